@@ -10,6 +10,7 @@ import (
 	"golang.org/x/mod/sumdb/note"
 
 	"github.com/berth-run/berth/audit"
+	"github.com/berth-run/berth/server/state"
 	"github.com/berth-run/berth/store"
 )
 
@@ -23,7 +24,7 @@ func (s *Server) saveCheckpoints(b *base) error {
 	if !ok {
 		return errors.New("cluster: the database cannot store checkpoints of audit records")
 	}
-	public, err := audit.PublicKey(filepath.Join(b.State, AuditDir))
+	public, err := audit.PublicKey(filepath.Join(b.State, state.AuditDir))
 	if err != nil {
 		return fmt.Errorf("read public key of the audit record: %w", err)
 	}

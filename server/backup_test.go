@@ -11,19 +11,16 @@ import (
 	"mime/multipart"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/audit"
-	"github.com/berth-run/berth/internal/disktest"
 	"github.com/berth-run/berth/server/config"
+	"github.com/berth-run/berth/server/state"
 	"github.com/berth-run/berth/store/sqlite"
 )
 
@@ -71,10 +68,10 @@ func idOf(text string, err error) (string, error) {
 // TestBackup follows docs/backup.md: it backs up a server under load, starts another one on the
 // copy, on the same machine, and checks that everything is there.
 func TestBackup(t *testing.T) {
-	state, to := t.TempDir(), filepath.Join(t.TempDir(), "copy")
+	dir, to := t.TempDir(), filepath.Join(t.TempDir(), "copy")
 	const config = "driver: unsafe-local\ncontainers: {pool: 0}\n"
-	_, web := testServer(t, state, config)
-	defer destroyAll(t, state)
+	_, web := testServer(t, dir, config)
+	defer destroyAll(t, dir)
 	container, err := idOf(send("POST", web.URL+"/v1/containers", "application/json",
 		strings.NewReader(`{"name":"mine"}`)))
 	if err != nil {
@@ -136,7 +133,7 @@ func TestBackup(t *testing.T) {
 		})
 	}
 	var steps []string
-	_, err = Backup(t.Context(), state, to, "test", func(what string) { steps = append(steps, what) })
+	_, err = state.Backup(t.Context(), dir, to, "test", func(what string) { steps = append(steps, what) })
 	if want := "the database, files and snapshots, volumes, the audit record, keys, checksums"; strings.Join(steps,
 		", ") != want {
 		t.Errorf("progress: got %q, want %s", steps, want)
@@ -147,11 +144,11 @@ func TestBackup(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	key, err := audit.PublicKey(filepath.Join(state, AuditDir))
+	key, err := audit.PublicKey(filepath.Join(dir, state.AuditDir))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := audit.Verify(filepath.Join(to, AuditDir), key, ""); err != nil {
+	if _, err := audit.Verify(filepath.Join(to, state.AuditDir), key, ""); err != nil {
 		t.Errorf("audit record of the copy: %v", err)
 	}
 	there, copied := testServer(t, to, config)
@@ -196,65 +193,11 @@ func TestBackup(t *testing.T) {
 	}
 	copied.Close()
 	there.Close(context.WithoutCancel(t.Context()))
-	if _, err := audit.Verify(filepath.Join(to, AuditDir), key, ""); err != nil {
+	if _, err := audit.Verify(filepath.Join(to, state.AuditDir), key, ""); err != nil {
 		t.Errorf("audit record, continued by the copy: %v", err)
 	}
-	if _, err := Backup(t.Context(), state, to, "test", nil); err == nil {
+	if _, err := state.Backup(t.Context(), dir, to, "test", nil); err == nil {
 		t.Error("a backup overwrote another one")
-	}
-}
-
-// A volume that a killed backup left frozen is not copied, and the error says what to do.
-func TestBackupOfFrozenVolume(t *testing.T) {
-	dir := disktest.Ext4(t, 32<<20)
-	d, err := os.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer d.Close()
-	if err := unix.IoctlSetInt(int(d.Fd()), fiFreeze, 0); err != nil {
-		t.Fatal(err)
-	}
-	defer unix.IoctlSetInt(int(d.Fd()), fiThaw, 0)
-	err = copyVolume(t.Context(), filepath.Join(filepath.Dir(dir), "image"), dir, filepath.Join(t.TempDir(),
-		"copy.img"))
-	if err == nil || !strings.Contains(err.Error(), "fsfreeze --unfreeze") {
-		t.Errorf("got %v", err)
-	}
-}
-
-// A backup in the state directory would be part of the next one.
-func TestBackupInState(t *testing.T) {
-	state := t.TempDir()
-	testServer(t, state, "driver: unsafe-local\ncontainers: {pool: 0}\n")
-	defer destroyAll(t, state)
-	if _, err := Backup(t.Context(), state, filepath.Join(state, "backup"), "test", nil); err == nil ||
-		!strings.Contains(err.Error(), "outside of it") {
-		t.Errorf("got %v", err)
-	}
-}
-
-// The copy of a mounted volume contains all earlier writes.
-func TestBackupOfMountedVolume(t *testing.T) {
-	dir := disktest.Ext4(t, 32<<20)
-	image := filepath.Join(filepath.Dir(dir), "image")
-	want := bytes.Repeat([]byte("content\n"), 10_000)
-	if err := os.WriteFile(filepath.Join(dir, "file"), want, 0o600); err != nil { // not synced
-		t.Fatal(err)
-	}
-	to, at := filepath.Join(t.TempDir(), "copy.img"), t.TempDir()
-	if err := copyVolume(t.Context(), image, dir, to); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "later"), want, 0o600); err != nil {
-		t.Fatalf("a write to the volume after its copy: %v", err)
-	}
-	if out, err := exec.Command("mount", "-o", "loop,ro", to, at).CombinedOutput(); err != nil {
-		t.Fatalf("mount: %v: %s", err, out)
-	}
-	defer unix.Unmount(at, 0)
-	if got, err := os.ReadFile(filepath.Join(at, "file")); err != nil || !bytes.Equal(got, want) {
-		t.Errorf("the file in the copy has %d bytes, %v", len(got), err)
 	}
 }
 
@@ -262,15 +205,15 @@ func TestBackupOfMountedVolume(t *testing.T) {
 func TestLostKeysAreRefused(t *testing.T) {
 	for _, name := range []string{"seal.key", "berth.keys"} {
 		t.Run(name, func(t *testing.T) {
-			state := t.TempDir()
-			db, err := OpenStore(t.Context(), state, sqlite.Options{})
+			dir := t.TempDir()
+			db, err := state.OpenStore(t.Context(), dir, sqlite.Options{})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := errors.Join(db.Close(), os.Remove(filepath.Join(state, name))); err != nil {
+			if err := errors.Join(db.Close(), os.Remove(filepath.Join(dir, name))); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := New(t.Context(), Options{State: state, Config: &config.Config{Driver: "unsafe-local"},
+			if _, err := New(t.Context(), Options{State: dir, Config: &config.Config{Driver: "unsafe-local"},
 				Build: berth.Build{Version: "test"}, Log: slog.New(slog.DiscardHandler)}); err == nil ||
 				!strings.Contains(err.Error(), "from the same backup") {
 				t.Errorf("got %v, want an error that names the file to restore", err)

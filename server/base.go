@@ -13,6 +13,7 @@ import (
 	"github.com/berth-run/berth/internal/seal"
 	"github.com/berth-run/berth/project"
 	"github.com/berth-run/berth/server/config"
+	"github.com/berth-run/berth/server/state"
 	"github.com/berth-run/berth/store"
 	"github.com/berth-run/berth/store/sqlite"
 	"github.com/berth-run/berth/store/transient"
@@ -25,8 +26,8 @@ type base struct {
 	node    string // the server's name on leases
 	key     [32]byte
 	cluster cluster.Node
-	disk    database    // the database of the state directory
-	db      store.Store // disk, and responses that are not to be stored
+	disk    state.Database // the database of the state directory
+	db      store.Store    // disk, and responses that are not to be stored
 	audit   *audit.Log
 	quota   *project.Quota
 	tracer  trace.Tracer // nil if traces are not exported
@@ -48,16 +49,16 @@ func (s *Server) openBase(ctx context.Context, o Options) (*base, error) {
 	}
 	s.later(func(context.Context) error { return b.start.close() })
 	b.space = b.start.space
-	if b.node, err = nodeID(o.State); err != nil {
+	if b.node, err = state.NodeID(o.State); err != nil {
 		return nil, err
 	}
-	if b.key, err = sealKey(o.State); err != nil {
+	if b.key, err = state.SealKey(o.State); err != nil {
 		return nil, err
 	}
-	b.disk, err = openDatabase(ctx, o.State,
-		databaseUse{Options: sqlite.Options{Synchronous: o.Config.Store.Synchronous, Log: o.Log, Room: b.space},
-			url:   o.Config.Store.URL,
-			serve: true, shared: o.Config.Cluster.Listen != ""})
+	b.disk, err = state.OpenDatabase(ctx, o.State,
+		state.Use{Options: sqlite.Options{Synchronous: o.Config.Store.Synchronous, Log: o.Log, Room: b.space},
+			URL:   o.Config.Store.URL,
+			Serve: true, Shared: o.Config.Cluster.Listen != ""})
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +73,7 @@ func (s *Server) openBase(ctx context.Context, o Options) (*base, error) {
 		return nil, fmt.Errorf("list keys: %w", err)
 	}
 	s.open = len(keys) == 0
-	if b.audit, err = openRecord(o.State, o.Log); err != nil {
+	if b.audit, err = state.OpenAudit(o.State, o.Log); err != nil {
 		return nil, err
 	}
 	s.record = b.audit
@@ -95,9 +96,9 @@ func (s *Server) openBase(ctx context.Context, o Options) (*base, error) {
 }
 
 // newQuota returns the quota of projects.
-func newQuota(db store.Store, state string, config *config.Config) *project.Quota {
+func newQuota(db store.Store, dir string, config *config.Config) *project.Quota {
 	return project.NewQuota(project.QuotaOptions{Objects: db, Usages: db, Keys: db, Limits: config.ProjectLimits(),
-		Sizes: storedSizes(db, state), Currency: config.Currency})
+		Sizes: state.StoredSizes(db, dir), Currency: config.Currency})
 }
 
 // spending returns what all projects and their keys have spent in the present month.

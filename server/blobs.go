@@ -14,6 +14,7 @@ import (
 	"github.com/berth-run/berth/diskspace"
 	"github.com/berth-run/berth/files"
 	"github.com/berth-run/berth/files/uploads"
+	"github.com/berth-run/berth/server/state"
 	"github.com/berth-run/berth/skills"
 	"github.com/berth-run/berth/vectorstore"
 )
@@ -28,19 +29,19 @@ type blobs struct {
 	skills    *skills.Service
 	embedder  *embedder // of vectors; nil if none is configured
 
-	contents *contents
+	contents *state.Blobs
 	totals   func(context.Context) (count int, bytes int64, err error) // of snapshots
 }
 
 // openBlobs opens files, skills, snapshots and volumes, and removes the leftovers of a crash.
 func (s *Server) openBlobs(ctx context.Context, b *base) (*blobs, error) {
-	contents, err := adoptContents(ctx, b.db, b.State, b.Config.Blobs, b.Log)
+	contents, err := state.AdoptBlobs(ctx, b.db, b.State, b.Config.Blobs, b.Log)
 	if err != nil {
 		return nil, b.Config.In(err)
 	}
 	buckets := map[string]blob.Storage{}
-	for _, name := range contentKinds {
-		bucket, err := contents.open(name)
+	for _, name := range state.BlobKinds {
+		bucket, err := contents.Open(name)
 		if err != nil {
 			return nil, err
 		}
@@ -66,7 +67,7 @@ func (s *Server) openBlobs(ctx context.Context, b *base) (*blobs, error) {
 		return nil, err
 	}
 	sweeps := []func(context.Context) error{all.volumes.Sweep}
-	if contents.bucket == nil {
+	if contents.Bucket == nil {
 		sweeps = append(sweeps, all.snapshots.Sweep, all.files.Sweep, all.uploads.Sweep, all.skills.Sweep)
 	}
 	for _, sweep := range sweeps {
@@ -75,11 +76,11 @@ func (s *Server) openBlobs(ctx context.Context, b *base) (*blobs, error) {
 		}
 	}
 	all.totals = all.snapshots.Totals
-	if contents.bucket != nil {
+	if contents.Bucket != nil {
 		all.totals = cached(all.snapshots.Totals, totalsEvery)
 		s.later(b.startOneWorker("blobs", collectDelay, collectEvery, func(ctx context.Context) {
 			if err := all.collect(ctx, time.Now().Add(-orphanAge)); err != nil && ctx.Err() == nil {
-				b.Log.Error("failed to collect orphaned blobs; will retry", "bucket", contents.bucket.String(), "err",
+				b.Log.Error("failed to collect orphaned blobs; will retry", "bucket", contents.Bucket.String(), "err",
 					err)
 			}
 		}))
@@ -99,7 +100,7 @@ const (
 // collect removes the contents of the bucket that have no record and were complete before a time,
 // and uploads that were started before it. It removes nothing unless the bucket is still the state's.
 func (all *blobs) collect(ctx context.Context, before time.Time) error {
-	bucket := all.contents.bucket
+	bucket := all.contents.Bucket
 	if err := bucket.Check(ctx); err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/berth-run/berth/sandbox/gvisor"
 	"github.com/berth-run/berth/sandbox/microvm"
 	"github.com/berth-run/berth/server/config"
+	"github.com/berth-run/berth/server/state"
 )
 
 // leftSandboxes gives access to sandboxes that a previous process left: it can read, freeze and
@@ -50,13 +51,13 @@ type start struct {
 // prepare locks a state directory and makes room in it. Containers can fill the volume while no
 // server runs; then neither the database nor the driver can be opened. Sandboxes that prepare
 // freezes stay frozen until the container service, or close, thaws them.
-func prepare(state string, config *config.Config, log *slog.Logger) (*start, error) {
-	unlock, err := Lock(state)
+func prepare(dir string, config *config.Config, log *slog.Logger) (*start, error) {
+	unlock, err := state.Lock(dir)
 	if err != nil {
 		return nil, err
 	}
-	p := &start{unlock: unlock, calm: &calm{state: state, config: config, log: log}}
-	if p.space, err = openSpace(state, config, log, p.calm.run); err != nil {
+	p := &start{unlock: unlock, calm: &calm{state: dir, config: config, log: log}}
+	if p.space, err = openSpace(dir, config, log, p.calm.run); err != nil {
 		return nil, errors.Join(err, p.close())
 	}
 	return p, nil

@@ -17,6 +17,7 @@ import (
 	"github.com/berth-run/berth/sandbox/local"
 	"github.com/berth-run/berth/secrets"
 	"github.com/berth-run/berth/server/config"
+	"github.com/berth-run/berth/server/state"
 	"github.com/berth-run/berth/store"
 )
 
@@ -31,7 +32,7 @@ type containers struct {
 // startContainers opens the driver, takes over the sandboxes of the previous process, and starts
 // background work.
 func (s *Server) startContainers(ctx context.Context, b *base, data *blobs) (*containers, error) {
-	images, err := image.Open(imagesDir(b.State), b.Log)
+	images, err := image.Open(state.ImagesDir(b.State), b.Log)
 	if err != nil {
 		return nil, fmt.Errorf("open templates: %w", err)
 	}
@@ -64,7 +65,7 @@ func (s *Server) startContainers(ctx context.Context, b *base, data *blobs) (*co
 	b.start.calm.thawed()
 	s.later(func(context.Context) error { return data.volumes.Close() }) // volumes of running containers stay mounted
 	s.later(startPruning(c.templates, func(ctx context.Context) (map[string]bool, error) {
-		return references(ctx, b.db, data.snapshots)
+		return state.TemplateReferences(ctx, b.db, data.snapshots)
 	}, c.service, b.Log))
 	s.later(func(context.Context) error { return c.service.Close() })
 	s.later(func(context.Context) error { return b.space.Close() })

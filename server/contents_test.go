@@ -17,6 +17,7 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/internal/s3test"
+	"github.com/berth-run/berth/server/state"
 	"github.com/berth-run/berth/store/sqlite"
 )
 
@@ -70,9 +71,9 @@ func stopServer(s *Server, web *httptest.Server) {
 // Files, uploads, skills and snapshots of a server are in its bucket, and nothing of them is in its
 // state directory.
 func TestBlobsOnBucket(t *testing.T) {
-	s3, state := s3test.Start(t), t.TempDir()
-	s, web := testServer(t, state, onBucket(s3.Bucket("berth")))
-	defer destroyAll(t, state)
+	s3, dir := s3test.Start(t), t.TempDir()
+	s, web := testServer(t, dir, onBucket(s3.Bucket("berth")))
+	defer destroyAll(t, dir)
 	content := strings.Repeat("canary ", 2<<20) // of several parts
 	id, err := upload(web.URL, content)
 	if err != nil {
@@ -99,16 +100,16 @@ func TestBlobsOnBucket(t *testing.T) {
 	if kinds["files"] != 1 || kinds["snapshots"] != 1 || kinds["berth-owner.json"] != 1 {
 		t.Errorf("objects: got %v", kinds)
 	}
-	if some, err := hasContents(state); some || err != nil {
+	if some, err := state.HasBlobs(dir); some || err != nil {
 		t.Errorf("the state directory has contents: %t, %v", some, err)
 	}
-	if refs, err := References(t.Context(), state); err != nil || len(refs) == 0 {
+	if refs, err := state.References(t.Context(), dir); err != nil || len(refs) == 0 {
 		t.Errorf("References: got %v, %v, want the template of the snapshot", refs, err)
 	}
 	stopServer(s, web)
 
 	// The next start finds all of it.
-	_, web = testServer(t, state, onBucket(s3.Bucket("berth")))
+	_, web = testServer(t, dir, onBucket(s3.Bucket("berth")))
 	if got, err := send("GET", web.URL+"/v1/files/"+id+"/content", "", nil); err != nil || got != content {
 		t.Errorf("the file: got %d bytes, %v", len(got), err)
 	}
@@ -228,14 +229,14 @@ func TestWrongBucketIsRefused(t *testing.T) {
 
 // A state that was refused by a bucket may begin elsewhere.
 func TestPlaceAfterRefusal(t *testing.T) {
-	s3, state := s3test.Start(t), t.TempDir()
-	startsNot(t, state, onBucket(s3test.URL(s3.Addr, "nonesuch")), "does not exist")
-	db, err := OpenStore(t.Context(), state, sqlite.Options{})
+	s3, dir := s3test.Start(t), t.TempDir()
+	startsNot(t, dir, onBucket(s3test.URL(s3.Addr, "nonesuch")), "does not exist")
+	db, err := state.OpenStore(t.Context(), dir, sqlite.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	if p, err := readPlace(t.Context(), db); err != nil || p.URL != "" {
+	if p, err := state.ReadPlace(t.Context(), db); err != nil || p.URL != "" {
 		t.Errorf("got %+v, %v, want the state directory", p, err)
 	}
 }

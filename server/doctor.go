@@ -19,6 +19,7 @@ import (
 	"github.com/berth-run/berth/sandbox/host"
 	"github.com/berth-run/berth/sandbox/local"
 	"github.com/berth-run/berth/server/config"
+	"github.com/berth-run/berth/server/state"
 )
 
 // A Finding is the result of one check.
@@ -138,29 +139,29 @@ func virtualisation() Finding {
 }
 
 // erasure reports whether the data of deleted containers becomes unreadable.
-func erasure(state string) Finding {
+func erasure(dir string) Finding {
 	f := Finding{What: "erasure", OK: true,
 		Detail: "a container's data is encrypted with a key that is destroyed with the container"}
-	if err := host.CanSeal(existing(state)); err != nil {
+	if err := host.CanSeal(state.Existing(dir)); err != nil {
 		f.Detail = "deleted files of containers may remain readable on the raw volume"
 		f.Advice = "enable encryption on ext4 (tune2fs -O encrypt DEVICE, also while mounted), or put the state directory on an encrypted volume; see docs/audit.md"
 	}
 	return f
 }
 
-func disk(state string, c *config.Config) Finding {
+func disk(dir string, c *config.Config) Finding {
 	f := Finding{What: "disk", OK: true}
 	var st unix.Statfs_t
-	if err := unix.Statfs(existing(state), &st); err != nil {
+	if err := unix.Statfs(state.Existing(dir), &st); err != nil {
 		return Finding{What: "disk", Detail: err.Error()}
 	}
 	free, low := int64(st.Bavail)*st.Bsize, diskspace.Low(int64(st.Blocks)*st.Bsize)
 	if c != nil && c.Disk.Low != nil {
 		low = int64(*c.Disk.Low)
 	}
-	f.Detail = fmt.Sprintf("%s free for %s", inGB(free), state)
+	f.Detail = fmt.Sprintf("%s free for %s", inGB(free), dir)
 	if free < low {
-		f.OK, f.Detail = false, fmt.Sprintf("the disk is full or nearly full: %s free for %s", inGB(free), state)
+		f.OK, f.Detail = false, fmt.Sprintf("the disk is full or nearly full: %s free for %s", inGB(free), dir)
 	}
 	if free < low+4<<30 {
 		f.Advice = fmt.Sprintf(

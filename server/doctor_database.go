@@ -5,12 +5,13 @@ import (
 	"fmt"
 
 	"github.com/berth-run/berth/server/config"
+	"github.com/berth-run/berth/server/state"
 	"github.com/berth-run/berth/store/postgres"
 )
 
 // checkDatabase checks whether the database can be used.
-func checkDatabase(ctx context.Context, state string, c *config.Config) []Finding {
-	at, err := storeURL(state, c.Store.URL)
+func checkDatabase(ctx context.Context, dir string, c *config.Config) []Finding {
+	at, err := state.StoreURL(dir, c.Store.URL)
 	if err != nil {
 		return []Finding{{What: "store", Detail: err.Error()}}
 	}

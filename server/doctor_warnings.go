@@ -11,6 +11,7 @@ import (
 
 	"github.com/berth-run/berth/sandbox/local"
 	"github.com/berth-run/berth/server/config"
+	"github.com/berth-run/berth/server/state"
 )
 
 // StateWarnings returns what a server would warn of with the state directory of this machine. It changes
@@ -28,13 +29,13 @@ const machineWait = 10 * time.Second
 func MachineWarnings(ctx context.Context, c *config.Config) (found []string) {
 	ctx, cancel := context.WithTimeout(ctx, machineWait)
 	defer cancel()
-	state, err := filepath.Abs(c.State)
+	dir, err := filepath.Abs(c.State)
 	if err != nil {
 		return nil // an error of the state directory
 	}
-	checks := append(checkDriver(ctx, state, c), checkDatabase(ctx, state, c)...)
-	if c.Blobs != "" && VerifyBlobs(c) == nil {
-		checks = append(checks, examineBucket(ctx, state, c.Blobs))
+	checks := append(checkDriver(ctx, dir, c), checkDatabase(ctx, dir, c)...)
+	if c.Blobs != "" && state.VerifyBlobs(c) == nil {
+		checks = append(checks, examineBucket(ctx, dir, c.Blobs))
 	}
 	for _, f := range checks {
 		if f.OK {
@@ -59,7 +60,7 @@ func MachineWarnings(ctx context.Context, c *config.Config) (found []string) {
 
 // keyWarning warns of an address that a server with a new state directory refuses.
 func keyWarning(c *config.Config) []string {
-	if config.IsLoopback(c.Server.Listen) || HasDatabase(c.State) || c.Store.URL != "" {
+	if config.IsLoopback(c.Server.Listen) || state.HasDatabase(c.State) || c.Store.URL != "" {
 		return nil
 	}
 	return []string{c.At("server.listen") +

@@ -14,6 +14,7 @@ import (
 	"github.com/berth-run/berth/blob/remote"
 	"github.com/berth-run/berth/sandbox/kubernetes"
 	"github.com/berth-run/berth/server/config"
+	"github.com/berth-run/berth/server/state"
 )
 
 // kubernetesOptions returns the options of the driver.
@@ -33,14 +34,14 @@ func kubernetesOptions(c config.Kubernetes, state, guest string, log *slog.Logge
 // sharedInstance returns the names with which the driver kubernetes labels what the servers of a
 // cluster share. They are empty without a cluster, and in a directory that is not a server's. The
 // instance follows from the key and the bucket, which only the servers of one cluster share.
-func sharedInstance(c *config.Config, state string) (server, instance string, err error) {
+func sharedInstance(c *config.Config, dir string) (server, instance string, err error) {
 	if c.Cluster.Listen == "" {
 		return "", "", nil
 	}
-	if _, err := os.Stat(filepath.Join(state, "seal.key")); errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(filepath.Join(dir, "seal.key")); errors.Is(err, fs.ErrNotExist) {
 		return "", "", nil
 	}
-	key, err := sealKey(state)
+	key, err := state.SealKey(dir)
 	if err != nil {
 		return "", "", err
 	}
@@ -50,6 +51,6 @@ func sharedInstance(c *config.Config, state string) (server, instance string, er
 	}
 	mac := hmac.New(sha256.New, key[:])
 	fmt.Fprintf(mac, "kubernetes instance\x00%s", at)
-	server, err = nodeID(state)
+	server, err = state.NodeID(dir)
 	return server, hex.EncodeToString(mac.Sum(nil)[:6]), err
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/berth-run/berth/internal/seal"
 	"github.com/berth-run/berth/layer"
 	"github.com/berth-run/berth/project"
+	"github.com/berth-run/berth/server/state"
 	"github.com/berth-run/berth/skills"
 	"github.com/berth-run/berth/store"
 	"github.com/berth-run/berth/store/sqlite"
@@ -58,7 +59,7 @@ func (s storedResponses) Delete(ctx context.Context, c berth.Caller, id berth.Re
 // keep their data.
 func TestErase(t *testing.T) {
 	ctx, dir := t.Context(), t.TempDir()
-	db, err := OpenStore(ctx, dir, sqlite.Options{})
+	db, err := state.OpenStore(ctx, dir, sqlite.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,7 +175,7 @@ func TestErase(t *testing.T) {
 // A response with store: false does not stop the erasure of its project.
 func TestEraseDuringResponse(t *testing.T) {
 	ctx := t.Context()
-	db, err := OpenStore(ctx, t.TempDir(), sqlite.Options{})
+	db, err := state.OpenStore(ctx, t.TempDir(), sqlite.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

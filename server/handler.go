@@ -89,6 +89,6 @@ func (s *Server) newHandler(ctx context.Context, b *base, data *blobs, c *contai
 			Priced: s.priced.Load},
 		Preview: api.PreviewOptions{Seal: b.seal(), Domain: b.Config.Preview.Domain},
 		Status:  r.status.get, Audit: b.audit,
-		Ready: newReadiness(b.disk, c.driver, c.templates.find, b.space, data.contents.bucket, b.Log).get,
+		Ready: newReadiness(b.disk, c.driver, c.templates.find, b.space, data.contents.Bucket, b.Log).get,
 		Build: b.Build}), nil
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/berth-run/berth/image"
 	"github.com/berth-run/berth/image/registry"
 	"github.com/berth-run/berth/internal/rule"
+	"github.com/berth-run/berth/server/state"
 )
 
 // dialTime bounds a connection to a registry.
@@ -72,7 +73,7 @@ func (pl *puller) Pull(ctx context.Context, p berth.ProjectID, ref, user, passwo
 		return "", pullError(ctx, ref, err)
 	}
 	sum := sha256.Sum256([]byte(found.Digest))
-	name := pulledPrefix(p) + hex.EncodeToString(sum[:12])
+	name := state.PulledPrefix(p) + hex.EncodeToString(sum[:12])
 	limits, err := pl.templates.limits(ctx, p)
 	if err != nil {
 		return "", fmt.Errorf("read limits: %w", err)
@@ -172,7 +173,7 @@ func (pl *puller) admit(p berth.ProjectID) error {
 	}
 	pulled := 0
 	for _, one := range all {
-		if strings.HasPrefix(one.Name, pulledPrefix(p)) {
+		if strings.HasPrefix(one.Name, state.PulledPrefix(p)) {
 			pulled++
 		}
 	}

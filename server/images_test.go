@@ -29,6 +29,7 @@ import (
 	"github.com/berth-run/berth/image"
 	"github.com/berth-run/berth/project"
 	"github.com/berth-run/berth/server/config"
+	"github.com/berth-run/berth/server/state"
 	"github.com/berth-run/berth/store/sqlite"
 )
 
@@ -47,17 +48,17 @@ func newPulling(t *testing.T, storage int64, door func(w http.ResponseWriter, r 
 	if os.Geteuid() != 0 {
 		t.Skip("skipped: only root can unpack images with their owners")
 	}
-	state := t.TempDir()
-	db, err := sqlite.Open(t.Context(), filepath.Join(state, "berth.db"), &sqlite.Options{})
+	dir := t.TempDir()
+	db, err := sqlite.Open(t.Context(), filepath.Join(dir, "berth.db"), &sqlite.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = db.Close() })
-	images, err := image.Open(imagesDir(state), slog.New(slog.DiscardHandler))
+	images, err := image.Open(state.ImagesDir(dir), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
-	quota := project.NewQuota(project.QuotaOptions{Objects: db, Usages: db, Keys: db, Sizes: storedSizes(db, state),
+	quota := project.NewQuota(project.QuotaOptions{Objects: db, Usages: db, Keys: db, Sizes: state.StoredSizes(db, dir),
 		Limits: map[berth.ProjectID]berth.Limits{"": {StorageBytes: &storage}}})
 	ts := newTemplates(images, &config.Config{}, quota.Limits)
 	t.Cleanup(ts.Close)
@@ -70,7 +71,7 @@ func newPulling(t *testing.T, storage int64, door func(w http.ResponseWriter, r 
 	}))
 	t.Cleanup(srv.Close)
 	host := strings.TrimPrefix(srv.URL, "http://")
-	return &pulling{host: host, state: state, quota: quota,
+	return &pulling{host: host, state: dir, quota: quota,
 		puller: &puller{templates: ts, registries: []string{host}, quota: quota, most: 1 << 30,
 			room: func() error { return nil }}}
 }
@@ -123,7 +124,7 @@ func TestPulledImagesCount(t *testing.T) {
 	if room, err := p.quota.Room(t.Context(), "proj_a"); err != nil || room != 8*mebibyte {
 		t.Errorf("after a refused image: room for %d bytes, %v, want all", room, err)
 	}
-	if left, _ := filepath.Glob(filepath.Join(imagesDir(p.state), "*", "*")); len(left) != 0 {
+	if left, _ := filepath.Glob(filepath.Join(state.ImagesDir(p.state), "*", "*")); len(left) != 0 {
 		t.Errorf("a refused image left %v", left)
 	}
 	digest, err := p.Pull(t.Context(), "proj_a", small, "", "", silent)

@@ -13,6 +13,7 @@ import (
 	"github.com/berth-run/berth/container"
 	"github.com/berth-run/berth/diskspace"
 	"github.com/berth-run/berth/sandbox"
+	"github.com/berth-run/berth/server/state"
 	"github.com/berth-run/berth/store"
 )
 
@@ -42,7 +43,7 @@ type readyCheck struct {
 	full     string // replaces the advice if the disk is full
 }
 
-func newReadiness(db database, d sandbox.Driver, template func(string) (container.Template, error),
+func newReadiness(db state.Database, d sandbox.Driver, template func(string) (container.Template, error),
 	space *diskspace.Guard, bucket *remote.Bucket, log *slog.Logger) *readiness {
 	checks := []readyCheck{
 		{name: "store", check: db.CheckWrite, advice: "The database is not writable.",

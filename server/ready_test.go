@@ -22,6 +22,7 @@ import (
 	"github.com/berth-run/berth/container"
 	"github.com/berth-run/berth/sandbox/local"
 	"github.com/berth-run/berth/server/config"
+	"github.com/berth-run/berth/server/state"
 	"github.com/berth-run/berth/store/sqlite"
 )
 
@@ -63,17 +64,17 @@ func TestReadyServer(t *testing.T) {
 // A read-only store and a missing template make the server not ready. The response names the
 // checks, but reveals nothing of the machine.
 func TestNotReady(t *testing.T) {
-	state := t.TempDir()
-	db, err := OpenStore(t.Context(), state, sqlite.Options{})
+	dir := t.TempDir()
+	db, err := state.OpenStore(t.Context(), dir, sqlite.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	config := &config.Config{Driver: local.Name}
-	d, err := OpenDriver(state, config, slog.New(slog.DiscardHandler))
+	d, err := OpenDriver(dir, config, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Skipf("skipped: %v", err)
 	}
-	space, err := openSpace(state, config, slog.New(slog.DiscardHandler), nil)
+	space, err := openSpace(dir, config, slog.New(slog.DiscardHandler), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

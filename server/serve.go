@@ -10,6 +10,7 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/server/config"
+	"github.com/berth-run/berth/server/state"
 )
 
 // Options are the options of a server.
@@ -30,23 +31,23 @@ type Options struct {
 // Run serves until ctx ends, and then stops gracefully. It returns an error if the server cannot
 // start. Without an API key it serves on loopback addresses only.
 func Run(ctx context.Context, o Options) error {
-	state, err := filepath.Abs(o.State)
+	dir, err := filepath.Abs(o.State)
 	if err != nil {
 		return err
 	}
-	o.State = state
+	o.State = dir
 	c, log := o.Config, o.Log
 	listen := c.Server.Listen
 	if err := Verify(c); err != nil {
 		return err
 	}
-	if !HasDatabase(state) {
-		log.Info("creating a new state directory", "state", state) // the operator may have mistyped it
+	if !state.HasDatabase(dir) {
+		log.Info("creating a new state directory", "state", dir) // the operator may have mistyped it
 	}
-	if o.start, err = prepare(state, c, log); err != nil {
+	if o.start, err = prepare(dir, c, log); err != nil {
 		return err
 	}
-	l, err := listenFor(ctx, state, c.Store.URL, listen)
+	l, err := listenFor(ctx, dir, c.Store.URL, listen)
 	if err != nil {
 		return errors.Join(err, o.start.close())
 	}
@@ -61,9 +62,9 @@ func Run(ctx context.Context, o Options) error {
 	if s.open && !config.IsLoopback(listen) { // the last key was revoked since listenFor
 		l.Close()
 		s.Close(context.WithoutCancel(ctx))
-		return noKey(state, listen)
+		return state.NoKeyError(dir, listen)
 	}
-	if s.tls, err = s.startTLS(c.Server.TLS, state); err != nil {
+	if s.tls, err = s.startTLS(c.Server.TLS, dir); err != nil {
 		l.Close()
 		s.Close(context.WithoutCancel(ctx))
 		return c.In(err)
@@ -108,20 +109,20 @@ func (s *Server) serveInside(metrics, pprof string) error {
 }
 
 // listenFor listens on an address. Without an API key it must be a loopback address.
-func listenFor(ctx context.Context, state, store, listen string) (net.Listener, error) {
-	open, err := withoutKeys(ctx, state, store)
+func listenFor(ctx context.Context, dir, store, listen string) (net.Listener, error) {
+	open, err := withoutKeys(ctx, dir, store)
 	if err != nil {
 		return nil, err
 	}
 	if open && !config.IsLoopback(listen) {
-		return nil, noKey(state, listen)
+		return nil, state.NoKeyError(dir, listen)
 	}
 	return net.Listen("tcp", listen)
 }
 
 // withoutKeys reports whether the store has no key.
-func withoutKeys(ctx context.Context, state, store string) (bool, error) {
-	db, err := openDatabase(ctx, state, databaseUse{url: store})
+func withoutKeys(ctx context.Context, dir, store string) (bool, error) {
+	db, err := state.OpenDatabase(ctx, dir, state.Use{URL: store})
 	if err != nil {
 		return false, err
 	}

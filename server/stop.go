@@ -12,40 +12,41 @@ import (
 	"github.com/berth-run/berth/container/volume"
 	"github.com/berth-run/berth/internal/seal"
 	"github.com/berth-run/berth/server/config"
+	"github.com/berth-run/berth/server/state"
 	"github.com/berth-run/berth/store/sqlite"
 )
 
 // EndContainers ends all containers of a state directory and unmounts its volumes. The caller
 // holds the directory's lock.
-func EndContainers(ctx context.Context, state string, config *config.Config, log *slog.Logger) (n int, err error) {
-	calm := &calm{state: state, config: config, log: log, all: true}
-	space, err := openSpace(state, config, log, calm.run)
+func EndContainers(ctx context.Context, dir string, config *config.Config, log *slog.Logger) (n int, err error) {
+	calm := &calm{state: dir, config: config, log: log, all: true}
+	space, err := openSpace(dir, config, log, calm.run)
 	if err != nil {
 		return 0, err
 	}
-	key, err := sealKey(state)
+	key, err := state.SealKey(dir)
 	if err != nil {
 		return 0, err
 	}
 	server := ""
 	if config.Cluster.Listen != "" {
-		if server, err = nodeID(state); err != nil {
+		if server, err = state.NodeID(dir); err != nil {
 			return 0, err
 		}
 	}
-	db, err := openDatabase(ctx, state, databaseUse{Options: sqlite.Options{Log: log, Room: space},
-		url: config.Store.URL, serve: true, shared: server != ""})
+	db, err := state.OpenDatabase(ctx, dir, state.Use{Options: sqlite.Options{Log: log, Room: space},
+		URL: config.Store.URL, Serve: true, Shared: server != ""})
 	if err != nil {
 		return 0, err
 	}
 	defer db.Close()
-	record, err := openRecord(state, log)
+	record, err := state.OpenAudit(dir, log)
 	if err != nil {
 		return 0, err
 	}
 	defer record.Close()
 	record.OnFull(space.MakeRoom)
-	volumes, err := volume.New(volume.Options{Dir: filepath.Join(state, "volumes"), Objects: db, Seal: seal.New(key),
+	volumes, err := volume.New(volume.Options{Dir: filepath.Join(dir, "volumes"), Objects: db, Seal: seal.New(key),
 		Audit: record, Log: log})
 	if err != nil {
 		return 0, err
@@ -53,7 +54,7 @@ func EndContainers(ctx context.Context, state string, config *config.Config, log
 	if err := volumes.Sweep(ctx); err != nil {
 		return 0, err
 	}
-	isolation, err := OpenDriver(state, config, log)
+	isolation, err := OpenDriver(dir, config, log)
 	if err != nil {
 		return 0, err
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/berth-run/berth/internal/statefile"
 	"github.com/berth-run/berth/sandbox/local"
 	"github.com/berth-run/berth/server/config"
+	"github.com/berth-run/berth/server/state"
 )
 
 // buildSpace is the free space, above the floor of the disk guard, that building the base template
@@ -66,11 +67,11 @@ func (b *templateBuild) set(state string, s *buildStatus) {
 }
 
 // buildStatusOf returns the state of the build of a running server of a state directory, or nil.
-func buildStatusOf(state string) *buildStatus {
-	if !isServed(state) {
+func buildStatusOf(dir string) *buildStatus {
+	if !state.IsServed(dir) {
 		return nil
 	}
-	text, err := statefile.ReadFile(buildStatusFile(state))
+	text, err := statefile.ReadFile(buildStatusFile(dir))
 	if err != nil {
 		return nil
 	}
@@ -95,7 +96,7 @@ func reason(err error, state string) string {
 
 // buildable reports whether a server should build the default template: it is the base template,
 // there is no other, and this machine can build it.
-func buildable(c *config.Config, images *image.Store, state string) bool {
+func buildable(c *config.Config, images *image.Store, dir string) bool {
 	if c.BuildTemplate != config.BuildAuto || c.Driver == local.Name || c.Template != image.Base().Name || !canBuild() {
 		return false
 	}
@@ -107,7 +108,7 @@ func buildable(c *config.Config, images *image.Store, state string) bool {
 		return false
 	}
 	var st unix.Statfs_t
-	if err := unix.Statfs(existing(state), &st); err != nil {
+	if err := unix.Statfs(state.Existing(dir), &st); err != nil {
 		return false
 	}
 	free := int64(st.Bavail) * st.Bsize

@@ -10,6 +10,7 @@ import (
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/image"
 	"github.com/berth-run/berth/internal/rule"
+	"github.com/berth-run/berth/server/state"
 )
 
 // Templates returns the templates that a project may name, each once.
@@ -19,7 +20,7 @@ func (t *templates) Templates(ctx context.Context, p berth.ProjectID) ([]berth.T
 		return nil, err
 	}
 	all, err := t.all()
-	own := pulledPrefix(p)
+	own := state.PulledPrefix(p)
 	for i := range all {
 		pulled := slices.ContainsFunc(all[i].Names, pulledName.MatchString)
 		all[i].Names = slices.DeleteFunc(all[i].Names, func(name string) bool {

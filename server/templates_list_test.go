@@ -11,6 +11,7 @@ import (
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/image"
 	"github.com/berth-run/berth/server/config"
+	"github.com/berth-run/berth/server/state"
 )
 
 // A project can use an allowed template by any of its names or its digest, and the default one. Any
@@ -84,7 +85,7 @@ func TestPulledTemplates(t *testing.T) {
 		t.Fatal(err)
 	}
 	digest := func(c string) string { return "sha256:" + strings.Repeat(c, 64) }
-	own, shared := pulledPrefix("proj_a")+strings.Repeat("0", 24), pulledPrefix("proj_a")+strings.Repeat("1", 24)
+	own, shared := state.PulledPrefix("proj_a")+strings.Repeat("0", 24), state.PulledPrefix("proj_a")+strings.Repeat("1", 24)
 	for name, d := range map[string]string{"base": "0", own: "1", shared: "2", "public": "2"} {
 		giveTemplate(t, dir, name, digest(d))
 	}
@@ -120,7 +121,7 @@ func TestPulledTemplates(t *testing.T) {
 		t.Errorf("an image of a project with two: %v", err)
 	}
 	for i := range maxPulled {
-		giveTemplate(t, dir, fmt.Sprintf("%s%024x", pulledPrefix("proj_c"), i), digest("3"))
+		giveTemplate(t, dir, fmt.Sprintf("%s%024x", state.PulledPrefix("proj_c"), i), digest("3"))
 	}
 	if err := pl.admit("proj_c"); err == nil || !strings.Contains(err.Error(), "limit of 20 images") {
 		t.Errorf("an image of a project at its limit: got %v", err)

@@ -15,27 +15,27 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/audit"
-	"github.com/berth-run/berth/server"
 	"github.com/berth-run/berth/server/config"
+	"github.com/berth-run/berth/server/state"
 )
 
 func newAudit() *cobra.Command {
-	var state, dir string
+	var dir, record string
 	cmd := &cobra.Command{
 		Use:   "audit",
 		Short: "Print and verify the audit record",
 		Long: `Print and verify the hash-chained, signed audit record. No server needs to run: the
 command reads the record below --state, or a copy in --dir.`,
 	}
-	cmd.PersistentFlags().StringVar(&state, "state", config.DefaultState(), "directory for all state")
-	cmd.PersistentFlags().StringVar(&dir, "dir", "", "directory of the record, instead of the one in --state")
+	cmd.PersistentFlags().StringVar(&dir, "state", config.DefaultState(), "directory for all state")
+	cmd.PersistentFlags().StringVar(&record, "dir", "", "directory of the record, instead of the one in --state")
 	where := func() string {
-		if dir != "" {
-			return dir
+		if record != "" {
+			return record
 		}
-		return filepath.Join(state, server.AuditDir)
+		return filepath.Join(dir, state.AuditDir)
 	}
-	cmd.AddCommand(newAuditLog(where), newAuditVerify(&state, where), newAuditKey(where))
+	cmd.AddCommand(newAuditLog(where), newAuditVerify(&dir, where), newAuditKey(where))
 	return cmd
 }
 
@@ -192,8 +192,8 @@ error.`,
 }
 
 // verifyCluster verifies the records of all servers of a cluster.
-func verifyCluster(cmd *cobra.Command, state string, dirs []string) error {
-	records, err := server.VerifyRecords(cmd.Context(), state, dirs)
+func verifyCluster(cmd *cobra.Command, dir string, dirs []string) error {
+	records, err := state.VerifyRecords(cmd.Context(), dir, dirs)
 	if err != nil {
 		return err
 	}

@@ -9,12 +9,12 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"github.com/berth-run/berth/server"
 	"github.com/berth-run/berth/server/config"
+	"github.com/berth-run/berth/server/state"
 )
 
 func newBackup() *cobra.Command {
-	var state string
+	var dir string
 	cmd := &cobra.Command{
 		Use:   "backup DIRECTORY",
 		Short: "Back up the state, also of a running server",
@@ -26,10 +26,10 @@ The copy excludes templates (STATE/images) and the sandboxes of running containe
 docs/backup.md. A mounted volume is frozen while it is copied.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if !server.HasDatabase(state) {
-				return noState(state)
+			if !state.HasDatabase(dir) {
+				return noState(dir)
 			}
-			m, err := server.Backup(cmd.Context(), state, args[0], thisBuild().Version,
+			m, err := state.Backup(cmd.Context(), dir, args[0], thisBuild().Version,
 				backupProgress(cmd.ErrOrStderr()))
 			if err != nil {
 				return err
@@ -42,7 +42,7 @@ docs/backup.md. A mounted volume is frozen while it is copied.`,
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&state, "state", config.DefaultState(), "directory for all state")
+	cmd.Flags().StringVar(&dir, "state", config.DefaultState(), "directory for all state")
 	return cmd
 }
 
@@ -73,7 +73,7 @@ If it is interrupted, run it again. No server starts in the directory before it 
 			if err != nil {
 				return err
 			}
-			m, err := server.Restore(cmd.Context(), args[0], c.State, c.Store.URL, c.Blobs)
+			m, err := state.Restore(cmd.Context(), args[0], c.State, c.Store.URL, c.Blobs)
 			if err != nil {
 				return err
 			}

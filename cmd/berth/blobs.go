@@ -6,8 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/berth-run/berth/server"
 	"github.com/berth-run/berth/server/config"
+	"github.com/berth-run/berth/server/state"
 )
 
 func newBlobs() *cobra.Command {
@@ -17,7 +17,7 @@ func newBlobs() *cobra.Command {
 	return cmd
 }
 
-func newBlobsCopy(state *string) *cobra.Command {
+func newBlobsCopy(dir *string) *cobra.Command {
 	return &cobra.Command{
 		Use:   "copy FROM TO",
 		Short: "Copy the contents to another place and use that",
@@ -31,7 +31,7 @@ content is verified. FROM remains as it is.`,
 		Example: "  berth blobs copy local 's3://my-bucket?region=eu-central-1&prefix=berth'",
 		Args:    cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			results, err := server.CopyBlobs(cmd.Context(), *state, args[0], args[1])
+			results, err := state.CopyBlobs(cmd.Context(), *dir, args[0], args[1])
 			if err != nil {
 				return err
 			}
@@ -50,7 +50,7 @@ content is verified. FROM remains as it is.`,
 	}
 }
 
-func newBlobsTake(state *string) *cobra.Command {
+func newBlobsTake(dir *string) *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
 		Use:   "take PLACE",
@@ -64,7 +64,7 @@ does not know: never take a bucket that another server uses.`,
 		Example: "  berth blobs take 's3://my-bucket?region=eu-central-1'",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return server.TakeBlobs(cmd.Context(), *state, args[0], func(owner string) error {
+			return state.TakeBlobs(cmd.Context(), *dir, args[0], func(owner string) error {
 				if yes || owner == "" {
 					return nil
 				}

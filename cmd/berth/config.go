@@ -12,6 +12,7 @@ import (
 
 	"github.com/berth-run/berth/server"
 	"github.com/berth-run/berth/server/config"
+	"github.com/berth-run/berth/server/state"
 )
 
 func newConfig() *cobra.Command {
@@ -36,7 +37,7 @@ a database or a bucket that this machine cannot use now.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := loadVerified(cmd, args...)
 			if err == nil {
-				err = errors.Join(server.VerifyBlobs(c), server.VerifyState(cmd.Context(), c))
+				err = errors.Join(state.VerifyBlobs(c), state.Verify(cmd.Context(), c))
 			}
 			if err != nil {
 				return err

@@ -5,8 +5,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/berth-run/berth/server"
 	"github.com/berth-run/berth/server/config"
+	"github.com/berth-run/berth/server/state"
 )
 
 func newDB() *cobra.Command {
@@ -16,7 +16,7 @@ func newDB() *cobra.Command {
 }
 
 func newDBCompact() *cobra.Command {
-	var state string
+	var dir string
 	cmd := &cobra.Command{
 		Use:   "compact",
 		Short: "Rewrite the database without the space of deleted rows",
@@ -28,7 +28,7 @@ an earlier version; run this command once on such a database. PostgreSQL reuses 
 but seldom releases it; run this command after a large deletion.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			before, after, err := server.Compact(cmd.Context(), state)
+			before, after, err := state.Compact(cmd.Context(), dir)
 			if err != nil {
 				return err
 			}
@@ -36,6 +36,6 @@ but seldom releases it; run this command after a large deletion.`,
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&state, "state", config.DefaultState(), "directory for all state")
+	cmd.Flags().StringVar(&dir, "state", config.DefaultState(), "directory for all state")
 	return cmd
 }

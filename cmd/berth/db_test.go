@@ -5,18 +5,18 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/berth-run/berth/server"
+	"github.com/berth-run/berth/server/state"
 )
 
 // A database is compacted only while no server uses it.
 func TestCompactIsRefusedUnderAServer(t *testing.T) {
-	state := t.TempDir()
-	unlock, err := server.Lock(state)
+	dir := t.TempDir()
+	unlock, err := state.Lock(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	cmd := newDB()
-	cmd.SetArgs([]string{"compact", "--state", state})
+	cmd.SetArgs([]string{"compact", "--state", dir})
 	cmd.SetOut(io.Discard)
 	cmd.SetErr(io.Discard)
 	if err := cmd.Execute(); err == nil || !strings.Contains(err.Error(), "another server") {
@@ -25,7 +25,7 @@ func TestCompactIsRefusedUnderAServer(t *testing.T) {
 	if err := unlock(); err != nil {
 		t.Fatal(err)
 	}
-	db, err := server.Open(t.Context(), state)
+	db, err := state.Open(t.Context(), dir)
 	if err != nil {
 		t.Fatal(err)
 	}

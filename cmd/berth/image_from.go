@@ -8,7 +8,7 @@ import (
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/image"
 	"github.com/berth-run/berth/project"
-	"github.com/berth-run/berth/server"
+	"github.com/berth-run/berth/server/state"
 )
 
 // buildDockerfile builds a template from a Dockerfile.
@@ -25,7 +25,7 @@ func buildDockerfile(cmd *cobra.Command, images *image.Store, dir, as string, ar
 }
 
 // buildSnapshot builds a template from a project's snapshot.
-func buildSnapshot(cmd *cobra.Command, images *image.Store, state, owner, id, as string) error {
+func buildSnapshot(cmd *cobra.Command, images *image.Store, dir, owner, id, as string) error {
 	if as == "" {
 		return errors.New("a template from a snapshot needs a name: berth image build --from-snapshot SNAPSHOT NAME")
 	}
@@ -33,7 +33,7 @@ func buildSnapshot(cmd *cobra.Command, images *image.Store, state, owner, id, as
 	if err != nil {
 		return err
 	}
-	opened, err := server.OpenExisting(cmd.Context(), state)
+	opened, err := state.OpenExisting(cmd.Context(), dir)
 	if err != nil {
 		return err
 	}

@@ -8,10 +8,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berth-run/berth/image"
-	"github.com/berth-run/berth/server"
+	"github.com/berth-run/berth/server/state"
 )
 
-func newImageRm(open func() (*image.Store, error), state *string) *cobra.Command {
+func newImageRm(open func() (*image.Store, error), dir *string) *cobra.Command {
 	return &cobra.Command{
 		Use:   "rm TEMPLATE...",
 		Short: "Remove templates by name or digest",
@@ -23,7 +23,7 @@ loses its name and is removed once nothing refers to it.`,
 			if err != nil {
 				return err
 			}
-			inUse, err := server.References(cmd.Context(), *state)
+			inUse, err := state.References(cmd.Context(), *dir)
 			if err != nil {
 				return err
 			}
@@ -37,7 +37,7 @@ loses its name and is removed once nothing refers to it.`,
 	}
 }
 
-func newImagePrune(open func() (*image.Store, error), state *string) *cobra.Command {
+func newImagePrune(open func() (*image.Store, error), dir *string) *cobra.Command {
 	var grace time.Duration
 	cmd := &cobra.Command{
 		Use:   "prune",
@@ -51,7 +51,7 @@ last use.`,
 			if err != nil {
 				return err
 			}
-			inUse, err := server.References(cmd.Context(), *state)
+			inUse, err := state.References(cmd.Context(), *dir)
 			if err != nil {
 				return err
 			}

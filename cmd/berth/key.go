@@ -10,8 +10,8 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/project"
-	"github.com/berth-run/berth/server"
 	"github.com/berth-run/berth/server/config"
+	"github.com/berth-run/berth/server/state"
 )
 
 func newKey() *cobra.Command {
@@ -45,7 +45,7 @@ A key belongs to a project. An admin key belongs to none: it serves the routes u
 					return usageError{err}
 				}
 			}
-			return open.withNew(cmd.Context(), func(state *server.State) error {
+			return open.withNew(cmd.Context(), func(state *state.Dir) error {
 				owner, err := findProject(cmd.Context(), state, of)
 				if admin {
 					owner, err = berth.AdminProject, nil
@@ -96,7 +96,7 @@ of the key's project apply as well. A running server applies the change to the n
 		panic(err)
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return open.with(cmd.Context(), func(state *server.State) error {
+		return open.with(cmd.Context(), func(state *state.Dir) error {
 			var limits berth.KeyLimits
 			if m := cost(); *m >= 0 {
 				limits.CostPerMonth = (*berth.Amount)(m)
@@ -119,7 +119,7 @@ func newKeyLs(open opener) *cobra.Command {
 	cmd := &cobra.Command{Use: "ls", Short: "List keys", Args: cobra.NoArgs}
 	l := listFlags[keyRow](cmd, "project=proj_y", 0)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return open.with(cmd.Context(), func(state *server.State) error {
+		return open.with(cmd.Context(), func(state *state.Dir) error {
 			keys, err := state.Projects.ListKeys(cmd.Context())
 			if err != nil {
 				return err
@@ -191,7 +191,7 @@ until a key is created. A server started without a key serves every user of this
 machine, and listens on loopback addresses only.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return open.with(cmd.Context(), func(state *server.State) error {
+			return open.with(cmd.Context(), func(state *state.Dir) error {
 				ids, err := findKeys(cmd.Context(), state, args)
 				if err != nil {
 					return err

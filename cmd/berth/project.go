@@ -12,8 +12,8 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/project"
-	"github.com/berth-run/berth/server"
 	"github.com/berth-run/berth/server/config"
+	"github.com/berth-run/berth/server/state"
 	"github.com/berth-run/berth/store"
 )
 
@@ -47,7 +47,7 @@ func newProjectCreate(open opener) *cobra.Command {
 			if err != nil {
 				return usageError{err}
 			}
-			return open.withNew(cmd.Context(), func(state *server.State) error {
+			return open.withNew(cmd.Context(), func(state *state.Dir) error {
 				made, err := state.Projects.Create(cmd.Context(), p, name)
 				if errors.Is(err, store.ErrExists) {
 					return fmt.Errorf("project %s already exists", p)
@@ -69,7 +69,7 @@ func newProjectLs(open opener) *cobra.Command {
 	cmd := &cobra.Command{Use: "ls", Short: "List projects, including those known only from keys", Args: cobra.NoArgs}
 	l := listFlags[projectRow](cmd, "status=active", 0)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return open.with(cmd.Context(), func(state *server.State) error {
+		return open.with(cmd.Context(), func(state *state.Dir) error {
 			projects, err := state.Projects.ListAll(cmd.Context())
 			if err != nil {
 				return err
@@ -104,13 +104,13 @@ func newProjectLs(open opener) *cobra.Command {
 // Other parts of an id select nothing, because users choose ids: the key of a new project proj_b must
 // not become one of proj_98…b. An unknown id is returned unchanged, because a project can exist
 // without a record.
-func findProject(ctx context.Context, state *server.State, ref string) (berth.ProjectID, error) {
+func findProject(ctx context.Context, state *state.Dir, ref string) (berth.ProjectID, error) {
 	id, _, err := lookupProject(ctx, state, ref)
 	return id, err
 }
 
 // knownProject is findProject for a project that exists: it has a record or a key.
-func knownProject(ctx context.Context, state *server.State, ref string) (berth.ProjectID, error) {
+func knownProject(ctx context.Context, state *state.Dir, ref string) (berth.ProjectID, error) {
 	id, known, err := lookupProject(ctx, state, ref)
 	if err == nil && !known {
 		err = fmt.Errorf("project %q %w: it has no record and no key; berth project ls lists the projects", ref,
@@ -119,7 +119,7 @@ func knownProject(ctx context.Context, state *server.State, ref string) (berth.P
 	return id, err
 }
 
-func lookupProject(ctx context.Context, state *server.State, ref string) (id berth.ProjectID, known bool, err error) {
+func lookupProject(ctx context.Context, state *state.Dir, ref string) (id berth.ProjectID, known bool, err error) {
 	all, err := state.Projects.ListAll(ctx)
 	if err != nil {
 		return "", false, err
@@ -147,7 +147,7 @@ func lookupProject(ctx context.Context, state *server.State, ref string) (id ber
 }
 
 // findKeys returns the keys that refs select: ids, or the starts or ends of ids.
-func findKeys(ctx context.Context, state *server.State, refs []string) ([]berth.KeyID, error) {
+func findKeys(ctx context.Context, state *state.Dir, refs []string) ([]berth.KeyID, error) {
 	all, err := state.Projects.ListKeys(ctx)
 	if err != nil {
 		return nil, err
@@ -198,7 +198,7 @@ configuration. "none" means no limit. Other limits of the project stay unchanged
 			if err := limits.Check(); err != nil {
 				return badUsage("--%w", err)
 			}
-			return open.with(cmd.Context(), func(state *server.State) error {
+			return open.with(cmd.Context(), func(state *state.Dir) error {
 				id, err := knownProject(cmd.Context(), state, args[0])
 				if err != nil {
 					return err
@@ -235,8 +235,8 @@ undone: the command asks first, and without a terminal it needs --yes. The usage
 project is still reported.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return open.with(cmd.Context(), func(state *server.State) error {
-				id, err := findProject(cmd.Context(), state, args[0])
+			return open.with(cmd.Context(), func(dir *state.Dir) error {
+				id, err := findProject(cmd.Context(), dir, args[0])
 				if err != nil {
 					return err
 				}
@@ -247,8 +247,8 @@ project is still reported.`,
 						return err
 					}
 				}
-				erased, err := state.Archive(cmd.Context(), id)
-				if errors.Is(err, server.ErrNoProject) {
+				erased, err := dir.Archive(cmd.Context(), id)
+				if errors.Is(err, state.ErrNoProject) {
 					return fmt.Errorf("no project %s: %w", id, err)
 				}
 				if err != nil {

@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/berth-run/berth/server"
 	"github.com/berth-run/berth/server/config"
+	"github.com/berth-run/berth/server/state"
 )
 
 // An opener opens the state directory of --state.
@@ -26,7 +26,7 @@ func stateFlag(cmd *cobra.Command) opener {
 
 // with calls f with the open state directory and closes it. It returns an error if the directory
 // has no database.
-func (o opener) with(ctx context.Context, f func(*server.State) error) error {
+func (o opener) with(ctx context.Context, f func(*state.Dir) error) error {
 	if o.isNew() {
 		return noState(*o.state)
 	}
@@ -35,7 +35,7 @@ func (o opener) with(ctx context.Context, f func(*server.State) error) error {
 
 // withNew is like with, but creates the database if it does not exist. A directory that --state
 // names must exist, because the name may be mistyped.
-func (o opener) withNew(ctx context.Context, f func(*server.State) error) error {
+func (o opener) withNew(ctx context.Context, f func(*state.Dir) error) error {
 	if !o.isNew() {
 		return o.call(ctx, f)
 	}
@@ -54,11 +54,11 @@ func noState(state string) error {
 }
 
 func (o opener) isNew() bool {
-	return !server.HasDatabase(*o.state)
+	return !state.HasDatabase(*o.state)
 }
 
-func (o opener) call(ctx context.Context, f func(*server.State) error) error {
-	state, err := server.Open(ctx, *o.state)
+func (o opener) call(ctx context.Context, f func(*state.Dir) error) error {
+	state, err := state.Open(ctx, *o.state)
 	if err != nil {
 		return err
 	}

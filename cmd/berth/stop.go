@@ -10,6 +10,7 @@ import (
 
 	"github.com/berth-run/berth/server"
 	"github.com/berth-run/berth/server/config"
+	"github.com/berth-run/berth/server/state"
 )
 
 func newStop() *cobra.Command {
@@ -33,17 +34,17 @@ volumes. No server needs to run. The command asks first, and without a terminal 
 			if err != nil {
 				return err
 			}
-			state, err := filepath.Abs(c.State)
+			dir, err := filepath.Abs(c.State)
 			if err != nil {
 				return err
 			}
 			if all && !*yes {
-				if err := confirm(fmt.Sprintf("End all containers of %s? Their files are lost.", state),
+				if err := confirm(fmt.Sprintf("End all containers of %s? Their files are lost.", dir),
 					"yes"); err != nil {
 					return err
 				}
 			}
-			pid, unlock, err := server.Stop(ctx, state, patience)
+			pid, unlock, err := state.Stop(ctx, dir, patience)
 			if err != nil {
 				return err
 			}
@@ -51,12 +52,12 @@ volumes. No server needs to run. The command asks first, and without a terminal 
 			if pid != 0 {
 				fmt.Fprintf(cmd.OutOrStdout(), "stopped (pid %d)\n", pid)
 			} else {
-				fmt.Fprintf(cmd.OutOrStdout(), "no server uses %s\n", state)
+				fmt.Fprintf(cmd.OutOrStdout(), "no server uses %s\n", dir)
 			}
 			if !all {
 				return nil
 			}
-			n, err := server.EndContainers(ctx, state, c, slog.New(slog.NewTextHandler(cmd.ErrOrStderr(),
+			n, err := server.EndContainers(ctx, dir, c, slog.New(slog.NewTextHandler(cmd.ErrOrStderr(),
 				&slog.HandlerOptions{Level: slog.LevelWarn})))
 			if err != nil {
 				return err

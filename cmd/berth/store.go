@@ -6,8 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/berth-run/berth/server"
 	"github.com/berth-run/berth/server/config"
+	"github.com/berth-run/berth/server/state"
 )
 
 func newStore() *cobra.Command {
@@ -17,7 +17,7 @@ func newStore() *cobra.Command {
 }
 
 func newStoreCopy() *cobra.Command {
-	var state string
+	var dir string
 	cmd := &cobra.Command{
 		Use:   "copy FROM TO",
 		Short: "Copy the database to another one and use that",
@@ -32,7 +32,7 @@ FROM remains as it is. If the command fails, the state directory still uses FROM
 		Example: "  berth store copy sqlite postgres://berth@db.example.com/berth",
 		Args:    cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := server.CopyStore(cmd.Context(), state, args[0], args[1])
+			c, err := state.CopyStore(cmd.Context(), dir, args[0], args[1])
 			if err != nil {
 				return err
 			}
@@ -46,10 +46,10 @@ FROM remains as it is. If the command fails, the state directory still uses FROM
 			}
 			fmt.Fprintf(cmd.ErrOrStderr(),
 				"the state directory %s now uses %s; set or remove store in the configuration accordingly\n"+
-					"%s is the former database; delete it when the copy has proved itself\n", state, c.Uses, c.Former)
+					"%s is the former database; delete it when the copy has proved itself\n", dir, c.Uses, c.Former)
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&state, "state", config.DefaultState(), "directory for all state")
+	cmd.Flags().StringVar(&dir, "state", config.DefaultState(), "directory for all state")
 	return cmd
 }

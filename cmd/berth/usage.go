@@ -16,8 +16,8 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/project"
-	"github.com/berth-run/berth/server"
 	"github.com/berth-run/berth/server/config"
+	"github.com/berth-run/berth/server/state"
 	"github.com/berth-run/berth/store"
 )
 
@@ -55,7 +55,7 @@ GET /v1/organization/usage/completions returns the usage of one project.`,
 				return err
 			}
 		}
-		return open.with(cmd.Context(), func(state *server.State) error {
+		return open.with(cmd.Context(), func(state *state.Dir) error {
 			now := time.Now()
 			var p berth.ProjectID
 			if name != "" {
@@ -77,7 +77,7 @@ GET /v1/organization/usage/completions returns the usage of one project.`,
 
 // A usageReport prints the output of berth usage.
 type usageReport struct {
-	state  *server.State
+	state  *state.Dir
 	out    io.Writer
 	wide   bool // group by time
 	query  store.UsageQuery

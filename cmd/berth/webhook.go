@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berth-run/berth"
-	"github.com/berth-run/berth/server"
+	"github.com/berth-run/berth/server/state"
 	"github.com/berth-run/berth/store"
 	"github.com/berth-run/berth/webhook"
 )
@@ -51,7 +51,7 @@ API, signed as that API has it.`,
 			if cmd.Name() == "create" {
 				with = open.withNew
 			}
-			return with(cmd.Context(), func(state *server.State) error {
+			return with(cmd.Context(), func(state *state.Dir) error {
 				p, err := findProject(cmd.Context(), state, name)
 				if err != nil {
 					return err

@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/berth-run/berth"
-	berthserver "github.com/berth-run/berth/server"
+	"github.com/berth-run/berth/server/state"
 	"github.com/berth-run/berth/store"
 )
 
@@ -31,13 +31,13 @@ const seeders = 256
 // seed writes n copies of a response into the store of a server that is stopped, as a server
 // would: first the new response, then its events with the final one. Each copy has a new id,
 // and its items too. seed returns the ids.
-func seed(ctx context.Context, state, id string, n int) (ids []string, err error) {
-	unlock, err := berthserver.Lock(state)
+func seed(ctx context.Context, dir, id string, n int) (ids []string, err error) {
+	unlock, err := state.Lock(dir)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, unlock()) }()
-	s, err := berthserver.OpenExisting(ctx, state)
+	s, err := state.OpenExisting(ctx, dir)
 	if err != nil {
 		return nil, err
 	}

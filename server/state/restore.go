@@ -1,4 +1,4 @@
-package server
+package state
 
 import (
 	"context"
@@ -10,16 +10,10 @@ import (
 	"path/filepath"
 	"slices"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/berth-run/berth/internal/statefile"
 	"github.com/berth-run/berth/server/config"
 	"github.com/berth-run/berth/store/sqlite"
 )
-
-// restoreFile is the file of a state directory whose restore is not complete. Servers and commands
-// refuse such a directory.
-const restoreFile = "restore.incomplete"
 
 // A restoring is the content of restoreFile.
 type restoring struct {
@@ -136,31 +130,22 @@ func restoreOne(ctx context.Context, from, to, want string) error {
 
 // restoreContents makes the restored state use its contents: where they are now, or in a bucket.
 func restoreContents(ctx context.Context, r *restoring, state, blobs string) error {
-	db, err := openDatabase(ctx, state, databaseUse{restoring: true})
+	db, err := OpenDatabase(ctx, state, Use{restoring: true})
 	if err != nil {
 		return err
 	}
-	local := place{}
+	local := Place{}
 	err = savePlace(ctx, db, local)
 	if err == nil && blobs != "" {
-		bucket := place{State: r.State, URL: blobs, Claimed: true}
-		if _, err = copyContents(ctx, state, local, bucket); err == nil {
+		bucket := Place{State: r.State, URL: blobs, Claimed: true}
+		if _, err = copyBlobContents(ctx, state, local, bucket); err == nil {
 			err = savePlace(ctx, db, bucket)
 		}
-		for _, kind := range contentKinds {
+		for _, kind := range BlobKinds {
 			if err == nil {
 				err = os.RemoveAll(filepath.Join(state, kind))
 			}
 		}
 	}
 	return errors.Join(err, db.Close())
-}
-
-// errRestoring returns an error if the restore of a state directory is not complete.
-func errRestoring(state string) error {
-	_, err := os.Lstat(filepath.Join(state, restoreFile))
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
-		return nil
-	}
-	return errors.Join(err, fmt.Errorf("the restore of %s is incomplete; run berth restore again", state))
 }

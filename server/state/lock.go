@@ -1,8 +1,6 @@
-package server
+package state
 
 import (
-	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,24 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/berth-run/berth/internal/statefile"
-	"github.com/berth-run/berth/store/sqlite"
 )
-
-// OpenStore opens the store of a state directory with its key. It creates the directory if it is
-// missing.
-func OpenStore(ctx context.Context, state string, opts sqlite.Options) (_ *sqlite.DB, err error) {
-	if err := os.MkdirAll(state, 0o700); err != nil {
-		return nil, fmt.Errorf("create state directory: %w", err)
-	}
-	if opts.Key, err = sealKey(state); err != nil {
-		return nil, err
-	}
-	db, err := sqlite.Open(ctx, filepath.Join(state, "berth.db"), &opts)
-	if err != nil {
-		return nil, fmt.Errorf("open database: %w", err)
-	}
-	return db, nil
-}
 
 // lockPatience is how long Lock waits for the children of a server that was killed: until they
 // execute their programs, they hold its lock.
@@ -84,32 +65,22 @@ func runs(pid string) bool {
 	return err == nil && n > 0 && !errors.Is(unix.Kill(n, 0), unix.ESRCH)
 }
 
-// nodeID returns the server's name on leases. The first start creates it.
-func nodeID(state string) (string, error) {
-	path := filepath.Join(state, "node_id")
-	text, err := statefile.ReadFile(path)
-	if err == nil && len(text) > 0 {
-		return strings.TrimSpace(string(text)), nil
-	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return "", fmt.Errorf("read node id: %w", err)
-	}
-	id := "node_" + strings.ToLower(rand.Text())
-	return id, os.WriteFile(path, []byte(id+"\n"), 0o600)
-}
-
-// isServed reports whether a process runs that has locked a state directory.
-func isServed(state string) bool {
+// IsServed reports whether a process runs that has locked a state directory.
+func IsServed(state string) bool {
 	text, err := statefile.ReadFile(filepath.Join(state, "lock"))
 	pid := strings.TrimSpace(string(text))
 	return err == nil && pid != "" && runs(pid)
 }
 
-// existing returns the state directory, or its nearest parent that exists.
-func existing(state string) string {
-	for dir := state; ; dir = filepath.Dir(dir) {
-		if _, err := os.Stat(dir); err == nil || dir == "/" || dir == "." {
-			return dir
-		}
+// restoreFile is the file of a state directory whose restore is not complete. Servers and commands
+// refuse such a directory.
+const restoreFile = "restore.incomplete"
+
+// errRestoring returns an error if the restore of a state directory is not complete.
+func errRestoring(state string) error {
+	_, err := os.Lstat(filepath.Join(state, restoreFile))
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
+		return nil
 	}
+	return errors.Join(err, fmt.Errorf("the restore of %s is incomplete; run berth restore again", state))
 }

@@ -1,4 +1,4 @@
-package server
+package state
 
 import (
 	"database/sql"
@@ -8,27 +8,33 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/store/postgres"
 	"github.com/berth-run/berth/store/postgres/pgtest"
 )
 
-// stateWithKey returns a state directory with a database in which is an API key, and a content.
-func stateWithKey(t *testing.T) string {
+// stateWithContent returns a state directory with a database and the content of a file.
+func stateWithContent(t *testing.T) string {
 	t.Helper()
 	state := filepath.Join(t.TempDir(), "state")
-	s, web := testServer(t, state, "driver: unsafe-local\ncontainers: {pool: 0}\n")
-	if _, err := upload(web.URL, "a content"); err != nil {
+	open, err := Open(t.Context(), state)
+	if err != nil {
 		t.Fatal(err)
 	}
-	web.Close()
-	s.Close(t.Context())
+	_, _, kerr := open.Projects.CreateKey(t.Context(), "proj_a", "", 0, berth.KeyLimits{}) // which is audited
+	_, nerr := NodeID(state)
+	content := filepath.Join(state, "files", "proj_a", "file-1")
+	if err := errors.Join(kerr, nerr, open.Close(), os.MkdirAll(filepath.Dir(content), 0o700),
+		os.WriteFile(content, []byte("a content"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
 	return state
 }
 
 // TestRestoreRefuses: a backup that is damaged, incomplete or of a later version is refused, and so is
 // a target that is not empty.
 func TestRestoreRefuses(t *testing.T) {
-	state := stateWithKey(t)
+	state := stateWithContent(t)
 	made := func() string {
 		to := filepath.Join(t.TempDir(), "backup")
 		if _, err := Backup(t.Context(), state, to, "test", nil); err != nil {

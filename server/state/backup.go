@@ -1,4 +1,4 @@
-package server
+package state
 
 import (
 	"context"
@@ -51,7 +51,7 @@ func Backup(ctx context.Context, state, to, version string, progress func(what s
 			err = errors.Join(err, os.RemoveAll(work))
 		}
 	}()
-	db, err := openDatabase(ctx, state, databaseUse{url: os.Getenv(StoreVariable)})
+	db, err := OpenDatabase(ctx, state, Use{URL: os.Getenv(StoreVariable)})
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +89,7 @@ func isBelow(path, dir string) (bool, error) {
 // A backup is one that is being made.
 type backup struct {
 	state, to string
-	db        database
+	db        Database
 	m         Manifest
 	progress  func(what string)
 }
@@ -137,19 +137,19 @@ func (b *backup) copyDatabase(ctx context.Context) error {
 // copyContents copies the contents of blobs. Those that are deleted meanwhile are skipped: their keys
 // are not in the backup, so that it shows them as deleted.
 func (b *backup) copyContents(ctx context.Context) error {
-	p, err := readPlace(ctx, b.db)
+	p, err := ReadPlace(ctx, b.db)
 	if err != nil {
 		return err
 	}
-	b.m.Blobs = p.where()
+	b.m.Blobs = p.Where()
 	if p.URL != "" {
-		results, err := copyContents(ctx, b.to, p, place{})
+		results, err := copyBlobContents(ctx, b.to, p, Place{})
 		for _, r := range results {
 			b.m.Gone += r.Gone
 		}
 		return err
 	}
-	for _, kind := range contentKinds {
+	for _, kind := range BlobKinds {
 		gone, err := copyBlobs(ctx, filepath.Join(b.state, kind), filepath.Join(b.to, kind))
 		if err != nil {
 			return err

@@ -1,4 +1,4 @@
-package server
+package state
 
 import (
 	"context"
@@ -116,7 +116,7 @@ func (c *StoreCopy) fromFile(ctx context.Context, state, to string) error {
 // PostgreSQL database.
 func (c *StoreCopy) fromPostgres(ctx context.Context, state, from, to string) error {
 	c.Former = config.Masked("store.url", from)
-	opened, err := openDatabase(ctx, state, databaseUse{url: from, serve: true})
+	opened, err := OpenDatabase(ctx, state, Use{URL: from, Serve: true})
 	if err != nil {
 		return err
 	}
@@ -157,7 +157,7 @@ func (c *StoreCopy) export(ctx context.Context, db *postgres.DB, state, to strin
 // open opens the database of a state directory, which verifies its keys, and moves them into a
 // PostgreSQL database.
 func (c *StoreCopy) open(ctx context.Context, state string) error {
-	db, err := openDatabase(ctx, state, databaseUse{restoring: true})
+	db, err := OpenDatabase(ctx, state, Use{restoring: true})
 	if err != nil {
 		return err
 	}

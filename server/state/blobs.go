@@ -1,4 +1,6 @@
-package server
+// Package state has the state directory of a server: its database, its keys, its lock, where its blobs are, and the
+// commands that back it up, restore it and copy parts of it elsewhere.
+package state
 
 import (
 	"context"
@@ -19,22 +21,22 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// contentKinds are the kinds of contents of blobs: the names of their directories in the state
+// BlobKinds are the kinds of contents of blobs: the names of their directories in the state
 // directory, or of their sections in a bucket.
-var contentKinds = []string{"files", "uploads", "skills", "snapshots"}
+var BlobKinds = []string{"files", "uploads", "skills", "snapshots"}
 
-// contents are the contents of all blobs of a state: in the state directory, or in a bucket.
-type contents struct {
-	state  string
-	bucket *remote.Bucket // nil: the state directory
+// Blobs are the contents of all blobs of a state: in the state directory, or in a bucket.
+type Blobs struct {
+	dir    string
+	Bucket *remote.Bucket // nil: the state directory
 }
 
-// open opens the contents of a kind.
-func (c *contents) open(kind string) (blob.Storage, error) {
-	if c.bucket != nil {
-		return c.bucket.Section(kind), nil
+// Open opens the contents of a kind.
+func (c *Blobs) Open(kind string) (blob.Storage, error) {
+	if c.Bucket != nil {
+		return c.Bucket.Section(kind), nil
 	}
-	return openDirectory(c.state, kind)
+	return openDirectory(c.dir, kind)
 }
 
 // openDirectory opens the contents of a kind in a state directory.
@@ -42,9 +44,9 @@ func openDirectory(state, kind string) (blob.Storage, error) {
 	return blob.OpenDirectory(filepath.Join(state, kind))
 }
 
-// A place is where the contents of a state are. Its record in the store keeps a server from
+// A Place is where the contents of a state are. Its record in the store keeps a server from
 // looking for them elsewhere.
-type place struct {
+type Place struct {
 	State string `json:"state"` // id of the state, in the owner file of its bucket
 	URL   string `json:"url"`   // of the bucket; empty for the state directory
 
@@ -53,8 +55,8 @@ type place struct {
 	Claimed bool `json:"claimed"`
 }
 
-// where describes the place for people, without parameters.
-func (p place) where() string {
+// Where describes the place for people, without parameters.
+func (p Place) Where() string {
 	if l, err := remote.Parse(p.URL); err == nil {
 		return l.String()
 	}
@@ -65,11 +67,11 @@ var placeKey = store.ObjectKey{Kind: store.KindBlobs, ID: "place"}
 
 const house berth.ProjectID = "" // has no key, so that no client reads its objects
 
-// readPlace returns the place of a state. Without a record it is the state directory.
-func readPlace(ctx context.Context, db store.Objects) (p place, err error) {
+// ReadPlace returns the place of a state. Without a record it is the state directory.
+func ReadPlace(ctx context.Context, db store.Objects) (p Place, err error) {
 	o, err := db.GetObject(ctx, house, placeKey)
 	if errors.Is(err, store.ErrNotFound) {
-		return place{}, nil
+		return Place{}, nil
 	}
 	if err != nil {
 		return p, fmt.Errorf("read place of blobs: %w", err)
@@ -81,7 +83,7 @@ func readPlace(ctx context.Context, db store.Objects) (p place, err error) {
 }
 
 // savePlace saves the place of a state.
-func savePlace(ctx context.Context, db store.Objects, p place) error {
+func savePlace(ctx context.Context, db store.Objects, p Place) error {
 	body, err := json.Marshal(p)
 	if err != nil {
 		return fmt.Errorf("encode place of blobs: %w", err)
@@ -101,19 +103,19 @@ func savePlace(ctx context.Context, db store.Objects, p place) error {
 
 func newStateID() string { return "state_" + strings.ToLower(rand.Text()) }
 
-// openContents opens the contents of a state where they are.
-func openContents(ctx context.Context, db store.Objects, state string) (*contents, error) {
-	p, err := readPlace(ctx, db)
+// OpenBlobs opens the contents of a state where they are.
+func OpenBlobs(ctx context.Context, db store.Objects, state string) (*Blobs, error) {
+	p, err := ReadPlace(ctx, db)
 	if err != nil {
 		return nil, err
 	}
-	return openPlace(p, state, false)
+	return OpenPlace(p, state, false)
 }
 
-// openPlace opens the contents at a place. It does not contact the service of a bucket.
-func openPlace(p place, state string, claim bool) (*contents, error) {
+// OpenPlace opens the contents at a place. It does not contact the service of a bucket.
+func OpenPlace(p Place, state string, claim bool) (*Blobs, error) {
 	if p.URL == "" {
-		return &contents{state: state}, nil
+		return &Blobs{dir: state}, nil
 	}
 	at, err := remote.Parse(p.URL)
 	if err != nil {
@@ -123,31 +125,31 @@ func openPlace(p place, state string, claim bool) (*contents, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &contents{state: state, bucket: bucket}, nil
+	return &Blobs{dir: state, Bucket: bucket}, nil
 }
 
-// checkTime bounds the first contact with a bucket. A server starts without its bucket.
-const checkTime = 10 * time.Second
+// CheckTime bounds the first contact with a bucket. A server starts without its bucket.
+const CheckTime = 10 * time.Second
 
-// adoptContents opens the contents of a state where the configuration says. A new state begins
+// AdoptBlobs opens the contents of a state where the configuration says. A new state begins
 // there. If the state's contents are elsewhere, or the bucket is another state's, it returns an error.
-func adoptContents(ctx context.Context, db store.Objects, state, url string, log *slog.Logger) (*contents, error) {
-	is, err := readPlace(ctx, db)
+func AdoptBlobs(ctx context.Context, db store.Objects, state, url string, log *slog.Logger) (*Blobs, error) {
+	is, err := ReadPlace(ctx, db)
 	if err != nil {
 		return nil, err
 	}
-	want := place{State: is.State, URL: url, Claimed: is.Claimed && url != ""}
-	if want.where() != is.where() {
+	want := Place{State: is.State, URL: url, Claimed: is.Claimed && url != ""}
+	if want.Where() != is.Where() {
 		if is.URL != "" {
-			return nil, fmt.Errorf("blobs: the blobs of this state are in %s, not in %s; configure that", is.where(),
-				want.where())
+			return nil, fmt.Errorf("blobs: the blobs of this state are in %s, not in %s; configure that", is.Where(),
+				want.Where())
 		}
-		some, err := hasContents(state)
+		some, err := HasBlobs(state)
 		if err != nil {
 			return nil, err
 		}
 		if some {
-			return nil, fmt.Errorf("blobs: the blobs of this state are in its directory, not in %s", want.where())
+			return nil, fmt.Errorf("blobs: the blobs of this state are in its directory, not in %s", want.Where())
 		}
 	}
 	if url != "" && want.State == "" {
@@ -158,13 +160,13 @@ func adoptContents(ctx context.Context, db store.Objects, state, url string, log
 			return nil, err
 		}
 	}
-	c, err := openPlace(want, state, !want.Claimed)
-	if err != nil || c.bucket == nil {
+	c, err := OpenPlace(want, state, !want.Claimed)
+	if err != nil || c.Bucket == nil {
 		return c, err
 	}
-	checking, cancel := context.WithTimeout(ctx, checkTime)
+	checking, cancel := context.WithTimeout(ctx, CheckTime)
 	defer cancel()
-	switch err := c.bucket.Check(checking); {
+	switch err := c.Bucket.Check(checking); {
 	case err == nil:
 		want.Claimed = true
 		return c, savePlace(ctx, db, want)
@@ -175,14 +177,14 @@ func adoptContents(ctx context.Context, db store.Objects, state, url string, log
 		return nil, fmt.Errorf("blobs: the bucket, its address or the credentials are wrong: %w", remote.Cause(err))
 	default:
 		log.Error("the bucket of blobs cannot be reached; requests that need it fail until it can", "bucket",
-			c.bucket.String(), "err", err)
+			c.Bucket.String(), "err", err)
 		return c, nil
 	}
 }
 
-// hasContents reports whether a state directory has contents of blobs.
-func hasContents(state string) (bool, error) {
-	for _, kind := range contentKinds {
+// HasBlobs reports whether a state directory has contents of blobs.
+func HasBlobs(state string) (bool, error) {
+	for _, kind := range BlobKinds {
 		err := filepath.WalkDir(filepath.Join(state, kind), func(_ string, e fs.DirEntry, err error) error {
 			if err == nil && !e.IsDir() {
 				return errFound
@@ -200,3 +202,12 @@ func hasContents(state string) (bool, error) {
 }
 
 var errFound = errors.New("found")
+
+// Existing returns the state directory, or its nearest parent that exists.
+func Existing(state string) string {
+	for dir := state; ; dir = filepath.Dir(dir) {
+		if _, err := os.Stat(dir); err == nil || dir == "/" || dir == "." {
+			return dir
+		}
+	}
+}

@@ -1,4 +1,4 @@
-package server
+package state
 
 import (
 	"fmt"
@@ -11,9 +11,9 @@ import (
 // AuditDir is the directory of the audit record below a state directory.
 const AuditDir = "audit"
 
-// openRecord opens the audit record of a server and logs its last checkpoint. A log stored
+// OpenAudit opens the audit record of a server and logs its last checkpoint. A log stored
 // elsewhere can thus prove a later change of the record.
-func openRecord(state string, log *slog.Logger) (*audit.Log, error) {
+func OpenAudit(state string, log *slog.Logger) (*audit.Log, error) {
 	record, err := audit.Open(filepath.Join(state, AuditDir), log)
 	if audit.Broken(err) {
 		return nil, fmt.Errorf(

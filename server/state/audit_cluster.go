@@ -1,4 +1,4 @@
-package server
+package state
 
 import (
 	"context"
@@ -32,7 +32,7 @@ func VerifyRecords(ctx context.Context, state string, dirs []string) ([]Verified
 	if at == "" {
 		return nil, fmt.Errorf("the state directory %s is not that of a server with PostgreSQL", state)
 	}
-	opened, err := openDatabase(ctx, state, databaseUse{Options: sqlite.Options{Log: slog.New(slog.DiscardHandler)}})
+	opened, err := OpenDatabase(ctx, state, Use{Options: sqlite.Options{Log: slog.New(slog.DiscardHandler)}})
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package server
+package state
 
 import (
 	"context"
@@ -19,22 +19,22 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// storedSizes returns the sizes that count as a project's storage: rows of the database, uploaded
+// StoredSizes returns the sizes that count as a project's storage: rows of the database, uploaded
 // files, parts of uploads, skills, snapshots, volumes, and images that it pulled to this server.
-func storedSizes(db store.Store, state string) []project.Size {
+func StoredSizes(db store.Store, state string) []project.Size {
 	sum := func(stored func(context.Context, store.Objects, berth.ProjectID) (int64, error)) project.Size {
 		return func(ctx context.Context, p berth.ProjectID) (int64, error) { return stored(ctx, db, p) }
 	}
 	return []project.Size{db.StoredBytes, db.FileBytes, sum(uploads.StoredBytes), sum(skills.StoredBytes),
 		sum(snapshot.StoredBytes), sum(volume.StoredBytes),
 		func(_ context.Context, p berth.ProjectID) (int64, error) {
-			return image.NamedBytes(imagesDir(state), pulledPrefix(p))
+			return image.NamedBytes(ImagesDir(state), PulledPrefix(p))
 		}}
 }
 
 // StoredBytes returns the storage of a project, as its limit counts it.
-func (s *State) StoredBytes(ctx context.Context, p berth.ProjectID) (total int64, err error) {
-	for _, size := range storedSizes(s.Store, s.dir) {
+func (s *Dir) StoredBytes(ctx context.Context, p berth.ProjectID) (total int64, err error) {
+	for _, size := range StoredSizes(s.Store, s.dir) {
 		n, err := size(ctx, p)
 		if err != nil {
 			return 0, fmt.Errorf("sum stored bytes of %s: %w", p, err)
@@ -71,7 +71,7 @@ func (c Contents) String() string {
 }
 
 // Contents counts the objects of a project.
-func (s *State) Contents(ctx context.Context, p berth.ProjectID) (c Contents, err error) {
+func (s *Dir) Contents(ctx context.Context, p berth.ProjectID) (c Contents, err error) {
 	page := store.Page{Limit: maxCounted}
 	containers, _, err := s.Store.ListContainers(ctx, p, "", page)
 	files, _, ferr := s.Store.ListFiles(ctx, p, "", page)
@@ -87,7 +87,7 @@ func (s *State) Contents(ctx context.Context, p berth.ProjectID) (c Contents, er
 
 // Spending returns what a project and its keys have spent in the present month, and all if p
 // is empty, with the limits that the store and the configuration have. A nil configuration has none.
-func (s *State) Spending(ctx context.Context, p berth.ProjectID, c *config.Config) ([]project.Spend, error) {
+func (s *Dir) Spending(ctx context.Context, p berth.ProjectID, c *config.Config) ([]project.Spend, error) {
 	opts := project.QuotaOptions{Objects: s.Store, Usages: s.Store, Keys: s.Store}
 	if c != nil {
 		opts.Limits = c.ProjectLimits()
@@ -98,7 +98,7 @@ func (s *State) Spending(ctx context.Context, p berth.ProjectID, c *config.Confi
 
 // Archive archives a project and returns the contents that an Eraser will delete. It returns
 // ErrNoProject if the project has no record, key or objects.
-func (s *State) Archive(ctx context.Context, p berth.ProjectID) (Contents, error) {
+func (s *Dir) Archive(ctx context.Context, p berth.ProjectID) (Contents, error) {
 	c, err := s.Contents(ctx, p)
 	if err != nil {
 		return c, err
@@ -119,11 +119,11 @@ func (s *State) Archive(ctx context.Context, p berth.ProjectID) (Contents, error
 // ErrNoProject is returned for a project without record, keys and objects.
 var ErrNoProject = errors.New("it has no record, key or objects")
 
-// pulledPrefix returns the prefix of the names of images that a project pulled.
-func pulledPrefix(p berth.ProjectID) string {
+// PulledPrefix returns the prefix of the names of images that a project pulled.
+func PulledPrefix(p berth.ProjectID) string {
 	sum := sha256.Sum256([]byte(p))
 	return "e2b-" + hex.EncodeToString(sum[:8]) + "-"
 }
 
-// imagesDir returns the directory of templates in a state directory.
-func imagesDir(state string) string { return filepath.Join(state, "images") }
+// ImagesDir returns the directory of templates in a state directory.
+func ImagesDir(state string) string { return filepath.Join(state, "images") }

@@ -1,4 +1,4 @@
-package server
+package state
 
 import (
 	"context"
@@ -18,9 +18,9 @@ import (
 	"github.com/berth-run/berth/store/sqlite"
 )
 
-// A State is an open state directory, for commands that work on it directly. A server may use it
+// A Dir is an open state directory, for commands that work on it directly. A server may use it
 // at the same time; only the server sweeps it.
-type State struct {
+type Dir struct {
 	Store     store.Store
 	Projects  *project.Service
 	Snapshots *snapshot.Service
@@ -29,30 +29,30 @@ type State struct {
 }
 
 // Open opens a state directory. It creates the directory if there is none.
-func Open(ctx context.Context, dir string) (*State, error) {
-	db, err := openDatabase(ctx, dir, databaseUse{url: os.Getenv(StoreVariable)})
+func Open(ctx context.Context, dir string) (*Dir, error) {
+	db, err := OpenDatabase(ctx, dir, Use{URL: os.Getenv(StoreVariable)})
 	if err != nil {
 		return nil, err
 	}
-	key, err := sealKey(dir)
+	key, err := SealKey(dir)
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
-	contents, err := openContents(ctx, db, dir)
+	contents, err := OpenBlobs(ctx, db, dir)
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
-	snapshots, err := contents.open("snapshots")
+	snapshots, err := contents.Open("snapshots")
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
-	return &State{Store: db, Projects: project.New(project.Options{Objects: db, Keys: db, Audit: auditor(dir)}),
+	return &Dir{Store: db, Projects: project.New(project.Options{Objects: db, Keys: db, Audit: auditor(dir)}),
 		Snapshots: snapshot.New(snapshot.Options{Objects: db, Contents: snapshots, Seal: seal.New(key)}),
 		dir:       dir, close: db.Close}, nil
 }
 
 // OpenExisting opens a state directory. It returns fs.ErrNotExist if there is none.
-func OpenExisting(ctx context.Context, dir string) (*State, error) {
+func OpenExisting(ctx context.Context, dir string) (*Dir, error) {
 	if !HasDatabase(dir) {
 		return nil, &fs.PathError{Op: "open database", Path: dir, Err: fs.ErrNotExist}
 	}
@@ -60,7 +60,7 @@ func OpenExisting(ctx context.Context, dir string) (*State, error) {
 }
 
 // Close closes the state directory.
-func (s *State) Close() error { return s.close() }
+func (s *Dir) Close() error { return s.close() }
 
 // References returns the digests of the templates that containers and snapshots of a state
 // directory refer to, whether or not a server runs. It returns nil if there is no state
@@ -74,7 +74,7 @@ func References(ctx context.Context, dir string) (map[string]bool, error) {
 		return nil, err
 	}
 	defer s.Close()
-	return references(ctx, s.Store, s.Snapshots)
+	return TemplateReferences(ctx, s.Store, s.Snapshots)
 }
 
 // Compact rewrites the database of a state directory without the space of deleted rows. It
@@ -109,8 +109,8 @@ func (a auditor) Commit(ctx context.Context, entries ...audit.Entry) error {
 	return errors.Join(record.Commit(ctx, entries...), record.Close())
 }
 
-// references returns the digests that running containers and snapshots of all projects refer to.
-func references(ctx context.Context, containers store.Containers, snapshots *snapshot.Service) (map[string]bool,
+// TemplateReferences returns the digests that running containers and snapshots of all projects refer to.
+func TemplateReferences(ctx context.Context, containers store.Containers, snapshots *snapshot.Service) (map[string]bool,
 	error) {
 	digests, err := snapshots.Templates(ctx)
 	if err != nil {

@@ -1,4 +1,4 @@
-package server
+package state
 
 import (
 	"crypto/rand"
@@ -13,9 +13,9 @@ import (
 	"github.com/berth-run/berth/internal/statefile"
 )
 
-// sealKey returns the server's key, which the first start creates. It encrypts secrets in the
+// SealKey returns the server's key, which the first start creates. It encrypts secrets in the
 // store and tokens that clients hold. It is never replaced, because both would become unreadable.
-func sealKey(state string) (key [32]byte, err error) {
+func SealKey(state string) (key [32]byte, err error) {
 	path := filepath.Join(state, "seal.key")
 	text, err := statefile.ReadLinked(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -58,4 +58,18 @@ func writeSecret(path, text string) error {
 		return err
 	}
 	return errors.Join(dir.Sync(), dir.Close())
+}
+
+// NodeID returns the server's name on leases. The first start creates it.
+func NodeID(state string) (string, error) {
+	path := filepath.Join(state, "node_id")
+	text, err := statefile.ReadFile(path)
+	if err == nil && len(text) > 0 {
+		return strings.TrimSpace(string(text)), nil
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("read node id: %w", err)
+	}
+	id := "node_" + strings.ToLower(rand.Text())
+	return id, os.WriteFile(path, []byte(id+"\n"), 0o600)
 }

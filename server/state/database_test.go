@@ -1,4 +1,4 @@
-package server
+package state
 
 import (
 	"os"
@@ -17,8 +17,8 @@ func TestMain(m *testing.M) { pgtest.Main(m) }
 // first used with.
 func TestDatabaseOfState(t *testing.T) {
 	at, state := pgtest.URL(t), t.TempDir()
-	open := func(state, url string) (database, error) {
-		return openDatabase(t.Context(), state, databaseUse{url: url})
+	open := func(state, url string) (Database, error) {
+		return OpenDatabase(t.Context(), state, Use{URL: url})
 	}
 	db, err := open(state, at)
 	if err != nil {

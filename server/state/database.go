@@ -1,4 +1,4 @@
-package server
+package state
 
 import (
 	"context"
@@ -20,19 +20,19 @@ import (
 // without --config.
 const StoreVariable = "BERTH_STORE"
 
-// A database is an open store: a file of the state directory, or a PostgreSQL database.
-type database interface {
+// A Database is an open store: a file of the state directory, or a PostgreSQL database.
+type Database interface {
 	store.Store
 	// CheckWrite returns an error unless a write succeeds now.
 	CheckWrite(ctx context.Context) error
 }
 
-// A databaseUse says who opens a database and for what.
-type databaseUse struct {
+// A Use says who opens a database and for what.
+type Use struct {
 	sqlite.Options
-	url    string // of the configuration; "" if it has none
-	serve  bool   // refuse a PostgreSQL database that another server serves
-	shared bool   // with serve: accept the other servers of a cluster
+	URL    string // of the configuration; "" if it has none
+	Serve  bool   // refuse a PostgreSQL database that another server serves
+	Shared bool   // with serve: accept the other servers of a cluster
 
 	restoring bool // open the database of a state directory that is being restored
 }
@@ -41,16 +41,16 @@ type databaseUse struct {
 // commands find it. It may have a password, as the directory's other files have keys.
 const storeFile = "store_url"
 
-// openDatabase opens the database of a state directory. It creates the directory and the
+// OpenDatabase opens the database of a state directory. It creates the directory and the
 // database if they are missing. A state directory that has a database of its own is not used
 // with another one, because the server would seem to have lost everything.
-func openDatabase(ctx context.Context, state string, use databaseUse) (database, error) {
+func OpenDatabase(ctx context.Context, state string, use Use) (Database, error) {
 	if !use.restoring {
 		if err := errRestoring(state); err != nil {
 			return nil, err
 		}
 	}
-	at, err := storeURL(state, use.url)
+	at, err := StoreURL(state, use.URL)
 	if err != nil {
 		return nil, err
 	}
@@ -60,14 +60,14 @@ func openDatabase(ctx context.Context, state string, use databaseUse) (database,
 	if err := os.MkdirAll(state, 0o700); err != nil {
 		return nil, fmt.Errorf("create state directory: %w", err)
 	}
-	key, err := sealKey(state)
+	key, err := SealKey(state)
 	if err != nil {
 		return nil, err
 	}
 	host, _ := os.Hostname()
 	db, err := postgres.Open(ctx, at, &postgres.Options{Keys: sqlite.KeysPath(filepath.Join(state, "berth.db")),
 		Key:   key,
-		Claim: use.serve, Shared: use.serve && use.shared, Name: fmt.Sprintf("%s pid %d", host, os.Getpid()),
+		Claim: use.Serve, Shared: use.Serve && use.Shared, Name: fmt.Sprintf("%s pid %d", host, os.Getpid()),
 		Log: use.Log})
 	if err != nil {
 		return nil, fmt.Errorf("open database %s: %w", config.Masked("store.url", at), err)
@@ -78,9 +78,25 @@ func openDatabase(ctx context.Context, state string, use databaseUse) (database,
 	return db, nil
 }
 
-// storeURL returns the URL of a state directory's PostgreSQL database, or "" if its database is a
+// OpenStore opens the store of a state directory with its key. It creates the directory if it is
+// missing.
+func OpenStore(ctx context.Context, state string, opts sqlite.Options) (_ *sqlite.DB, err error) {
+	if err := os.MkdirAll(state, 0o700); err != nil {
+		return nil, fmt.Errorf("create state directory: %w", err)
+	}
+	if opts.Key, err = SealKey(state); err != nil {
+		return nil, err
+	}
+	db, err := sqlite.Open(ctx, filepath.Join(state, "berth.db"), &opts)
+	if err != nil {
+		return nil, fmt.Errorf("open database: %w", err)
+	}
+	return db, nil
+}
+
+// StoreURL returns the URL of a state directory's PostgreSQL database, or "" if its database is a
 // file.
-func storeURL(state, configured string) (string, error) {
+func StoreURL(state, configured string) (string, error) {
 	recorded, err := recordedStore(state)
 	if err != nil {
 		return "", err

@@ -1,4 +1,4 @@
-package server
+package state
 
 import (
 	"context"
@@ -11,14 +11,14 @@ import (
 	"github.com/berth-run/berth/store/sqlite"
 )
 
-// VerifyState returns an error if the state directory cannot be used. It changes nothing there, and returns nil if the
+// Verify returns an error if the state directory cannot be used. It changes nothing there, and returns nil if the
 // directory does not exist: the check may run on another machine. It does not connect to a PostgreSQL database, as
 // MachineWarnings does.
-func VerifyState(ctx context.Context, c *config.Config) error {
+func Verify(ctx context.Context, c *config.Config) error {
 	if err := errRestoring(c.State); err != nil {
 		return err
 	}
-	if _, err := storeURL(c.State, c.Store.URL); err != nil {
+	if _, err := StoreURL(c.State, c.Store.URL); err != nil {
 		return c.In(fmt.Errorf("store.url: %w", err))
 	}
 	file := filepath.Join(c.State, "berth.db")
@@ -27,13 +27,13 @@ func VerifyState(ctx context.Context, c *config.Config) error {
 	}
 	keys, err := sqlite.CountKeys(ctx, file)
 	if err == nil && keys == 0 && !config.IsLoopback(c.Server.Listen) {
-		return c.In(fmt.Errorf("server.listen: %w", noKey(c.State, c.Server.Listen)))
+		return c.In(fmt.Errorf("server.listen: %w", NoKeyError(c.State, c.Server.Listen)))
 	}
 	return err
 }
 
-// noKey is the error for a server without an API key at an address that other machines reach.
-func noKey(state, listen string) error {
+// NoKeyError is the error for a server without an API key at an address that other machines reach.
+func NoKeyError(state, listen string) error {
 	return fmt.Errorf("there is no API key, but %s is not a loopback address: first run berth key create --state %s",
 		listen, state)
 }

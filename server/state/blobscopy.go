@@ -1,4 +1,4 @@
-package server
+package state
 
 import (
 	"context"
@@ -25,7 +25,7 @@ type BlobsCopy struct {
 // or the URL of a bucket. A copy that was interrupted continues. It returns an error if a server uses
 // the state. If it fails, the state uses the former place.
 func CopyBlobs(ctx context.Context, state, from, to string) (results []BlobsCopy, err error) {
-	err = withPlace(ctx, state, func(db database, is place) error {
+	err = withPlace(ctx, state, func(db Database, is Place) error {
 		source, target, err := placesOf(is, from, to)
 		if err != nil {
 			return err
@@ -37,7 +37,7 @@ func CopyBlobs(ctx context.Context, state, from, to string) (results []BlobsCopy
 				return err
 			}
 		}
-		results, err = copyContents(ctx, state, source, target)
+		results, err = copyBlobContents(ctx, state, source, target)
 		if err != nil {
 			return err
 		}
@@ -47,7 +47,7 @@ func CopyBlobs(ctx context.Context, state, from, to string) (results []BlobsCopy
 }
 
 // placesOf returns the places that the arguments of a copy name.
-func placesOf(is place, from, to string) (source, target place, err error) {
+func placesOf(is Place, from, to string) (source, target Place, err error) {
 	source, err = placeOf(is, from)
 	if err != nil {
 		return source, target, err
@@ -55,44 +55,44 @@ func placesOf(is place, from, to string) (source, target place, err error) {
 	target, err = placeOf(is, to)
 	switch {
 	case err != nil:
-	case source.where() != is.where():
-		err = fmt.Errorf("the blobs of this state are in %s, not in %s", is.where(), source.where())
-	case source.where() == target.where():
+	case source.Where() != is.Where():
+		err = fmt.Errorf("the blobs of this state are in %s, not in %s", is.Where(), source.Where())
+	case source.Where() == target.Where():
 		err = errors.New("both are the same place")
 	}
 	return source, target, err
 }
 
 // placeOf returns the place of a state's blobs that an argument names.
-func placeOf(is place, at string) (place, error) {
+func placeOf(is Place, at string) (Place, error) {
 	if at == BlobsLocal {
-		return place{State: is.State}, nil
+		return Place{State: is.State}, nil
 	}
 	if _, err := remote.Parse(at); err != nil {
-		return place{}, fmt.Errorf("a place is %q, which means the state directory, or the URL of a bucket: %w",
+		return Place{}, fmt.Errorf("a place is %q, which means the state directory, or the URL of a bucket: %w",
 			BlobsLocal, err)
 	}
-	return place{State: is.State, URL: at, Claimed: true}, nil
+	return Place{State: is.State, URL: at, Claimed: true}, nil
 }
 
-// copyContents copies all contents from one place to another, whose bucket must be empty or belong to
+// copyBlobContents copies all contents from one place to another, whose bucket must be empty or belong to
 // the state already.
-func copyContents(ctx context.Context, state string, from, to place) ([]BlobsCopy, error) {
-	source, err := openPlace(from, state, false)
+func copyBlobContents(ctx context.Context, state string, from, to Place) ([]BlobsCopy, error) {
+	source, err := OpenPlace(from, state, false)
 	if err != nil {
 		return nil, err
 	}
-	target, err := openPlace(to, state, true)
+	target, err := OpenPlace(to, state, true)
 	if err != nil {
 		return nil, err
 	}
-	if target.bucket != nil {
-		if err := target.bucket.Check(ctx); err != nil {
+	if target.Bucket != nil {
+		if err := target.Bucket.Check(ctx); err != nil {
 			return nil, err
 		}
 	}
 	var results []BlobsCopy
-	for _, kind := range contentKinds {
+	for _, kind := range BlobKinds {
 		r, err := copyKind(ctx, source, target, kind)
 		if err != nil {
 			return nil, fmt.Errorf("copy %s: %w", kind, err)
@@ -102,12 +102,12 @@ func copyContents(ctx context.Context, state string, from, to place) ([]BlobsCop
 	return results, nil
 }
 
-func copyKind(ctx context.Context, source, target *contents, kind string) (transfer.Result, error) {
-	from, err := source.open(kind)
+func copyKind(ctx context.Context, source, target *Blobs, kind string) (transfer.Result, error) {
+	from, err := source.Open(kind)
 	if err != nil {
 		return transfer.Result{}, err
 	}
-	to, err := target.open(kind)
+	to, err := target.Open(kind)
 	if err != nil {
 		return transfer.Result{}, err
 	}
@@ -118,7 +118,7 @@ func copyKind(ctx context.Context, source, target *contents, kind string) (trans
 // copied there by other means, and makes it the owner of the bucket. confirm is called first with the
 // id of the state that owns the bucket, or "" if none does; if it returns an error, nothing changes.
 func TakeBlobs(ctx context.Context, state, at string, confirm func(owner string) error) error {
-	return withPlace(ctx, state, func(db database, is place) error {
+	return withPlace(ctx, state, func(db Database, is Place) error {
 		if is.State == "" {
 			is.State = newStateID()
 		}
@@ -126,24 +126,24 @@ func TakeBlobs(ctx context.Context, state, at string, confirm func(owner string)
 		if err != nil {
 			return err
 		}
-		c, err := openPlace(to, state, false)
+		c, err := OpenPlace(to, state, false)
 		if err != nil {
 			return err
 		}
 		owner := ""
-		if c.bucket != nil {
-			if owner, err = c.bucket.Probe(ctx); err != nil {
+		if c.Bucket != nil {
+			if owner, err = c.Bucket.Probe(ctx); err != nil {
 				return err
 			}
 		}
-		if owner != "" && owner == is.State && to.where() == is.where() {
-			return fmt.Errorf("%s belongs to this state already", to.where())
+		if owner != "" && owner == is.State && to.Where() == is.Where() {
+			return fmt.Errorf("%s belongs to this state already", to.Where())
 		}
 		if err := confirm(owner); err != nil {
 			return err
 		}
-		if c.bucket != nil {
-			if err := c.bucket.Take(ctx); err != nil {
+		if c.Bucket != nil {
+			if err := c.Bucket.Take(ctx); err != nil {
 				return err
 			}
 		}
@@ -153,7 +153,7 @@ func TakeBlobs(ctx context.Context, state, at string, confirm func(owner string)
 
 // withPlace calls f with the database of a state directory that no server uses, and with the place of
 // its blobs.
-func withPlace(ctx context.Context, state string, f func(db database, is place) error) error {
+func withPlace(ctx context.Context, state string, f func(db Database, is Place) error) error {
 	if !HasDatabase(state) {
 		return fmt.Errorf("the state directory %s has no database", state)
 	}
@@ -161,16 +161,16 @@ func withPlace(ctx context.Context, state string, f func(db database, is place) 
 	if err != nil {
 		return err
 	}
-	db, err := openDatabase(ctx, state, databaseUse{url: os.Getenv(StoreVariable), serve: true})
+	db, err := OpenDatabase(ctx, state, Use{URL: os.Getenv(StoreVariable), Serve: true})
 	if err != nil {
 		return errors.Join(err, unlock())
 	}
 	if members, ok := db.(store.Members); ok {
 		err = errInUse(ctx, members, "the database")
 	}
-	var is place
+	var is Place
 	if err == nil {
-		is, err = readPlace(ctx, db)
+		is, err = ReadPlace(ctx, db)
 	}
 	if err == nil {
 		err = f(db, is)
