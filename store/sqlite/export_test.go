@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"strconv"
-	"strings"
 
 	"github.com/berth-run/berth/store"
 )
@@ -66,15 +65,14 @@ func (d *DB) HasKey(number string) (bool, error) {
 // Waiting returns the number of writes that wait for the next transaction.
 func (d *DB) Waiting() int { return d.core.writer.Waiting() }
 
-// Statements returns the texts of all statements that were prepared so far, as SQLite reads them.
-func (d *DB) Statements() (texts []string) {
+// Statements returns the texts of all statements that were prepared so far: as package sql has them, and as SQLite
+// reads them.
+func (d *DB) Statements() map[string]string {
+	texts := map[string]string{}
 	for _, s := range []*statements{d.core.statements, d.core.writer.prepared} {
 		s.mu.RLock()
-		for _, one := range s.byText {
-			switch verb, _, _ := strings.Cut(one.text, " "); verb {
-			case "SELECT", "INSERT", "UPDATE", "DELETE", "WITH":
-				texts = append(texts, one.text)
-			}
+		for text, one := range s.byText {
+			texts[text] = one.text
 		}
 		s.mu.RUnlock()
 	}
