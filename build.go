@@ -1,5 +1,8 @@
 package berth
 
+// DocsURL is the directory of the documentation's pages, to which messages for users point.
+const DocsURL = "https://github.com/berth-run/berth/blob/main/docs/"
+
 // A Build describes a binary of Berth.
 type Build struct {
 	Version  string `json:"version"`

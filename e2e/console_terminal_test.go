@@ -120,10 +120,10 @@ func TestConsoleTerminals(t *testing.T) {
 	b.until(`document.activeElement.matches(".pane .bar button")`)
 
 	list, errs, err := s.berth("attach", id, "--list")
-	if err != nil || !regexp.MustCompile(`^\d+\t/bin/bash -l -i\n$`).MatchString(list) {
+	if err != nil || !regexp.MustCompile(`^NUMBER +COMMAND\n\d+ +/bin/bash -l -i\n$`).MatchString(list) {
 		t.Fatalf("%v: %q, %s", err, list, errs)
 	}
-	pid, _, _ := strings.Cut(list, "\t")
+	pid := strings.Fields(list)[2]
 	l := s.attach("--join", pid, id)
 	s.waitUntil("berth attach shows what the page shows", func() bool { return strings.Contains(l.text(), "got-kept") })
 	if _, err := io.WriteString(l.tty, "echo from-$X-cli\r"); err != nil {
@@ -220,7 +220,7 @@ func TestConsoleTerminalAttacks(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v: %s", err, errs)
 	}
-	pid, _, _ := strings.Cut(list, "\t")
+	pid := strings.Fields(list)[2]
 	socket := strings.Replace(page, "http://", "ws://", 1) + "/" + pid + "/socket"
 	dial := func(origin string) (*websocket.Conn, *http.Response, error) {
 		return websocket.Dial(t.Context(), socket, &websocket.DialOptions{HTTPHeader: http.Header{"Origin": {origin}}})

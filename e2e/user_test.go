@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"errors"
 	"io"
 	"log"
 	"net/http/httptest"
@@ -36,7 +37,10 @@ func TestOrdinaryUser(t *testing.T) {
 	if err := os.WriteFile(program, raw, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Chown(home, somebody, somebody); err != nil {
+	if err := os.Mkdir(state, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.Chown(home, somebody, somebody), os.Chown(state, somebody, somebody)); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("BERTH_BIN", program)

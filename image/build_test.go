@@ -133,7 +133,7 @@ func TestDebian(t *testing.T) {
 	checkContent(t, first.Rootfs)
 	elsewhere := open(t, t.TempDir())
 	from, to := io.Pipe()
-	go func() { to.CloseWithError(l.Save(t.Context(), "tiny", to)) }()
+	go func() { to.CloseWithError(l.Save(t.Context(), "tiny", to, nil)) }()
 	loaded, err := elsewhere.Load(t.Context(), from, LoadOptions{})
 	if err != nil {
 		t.Fatal(err)

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A gauge reports the progress of Add. It is safe for concurrent use.
+// A gauge reports the progress of Add or Save. It is safe for concurrent use.
 type gauge struct {
 	report  func(Progress) // may be nil
 	started time.Time
@@ -23,6 +23,13 @@ func (g *gauge) step(p Phase, step string, done, total int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.send(p, step, done, total)
+}
+
+// restart counts from 0 again, for the next phase.
+func (g *gauge) restart() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.done = 0
 }
 
 // add counts n more bytes of total. It reports them at most once a second.

@@ -22,7 +22,7 @@ import (
 func saved(t *testing.T, l *Store, ref string) []byte {
 	t.Helper()
 	var buf bytes.Buffer
-	if err := l.Save(t.Context(), ref, &buf); err != nil {
+	if err := l.Save(t.Context(), ref, &buf, nil); err != nil {
 		t.Fatal(err)
 	}
 	return buf.Bytes()
@@ -89,7 +89,7 @@ func TestSaveLoad(t *testing.T) {
 		t.Errorf("the layout is invalid: %v", err)
 	}
 	path := filepath.Join(t.TempDir(), "x.tar")
-	if err := here.SaveFile(t.Context(), "debian", path); err != nil {
+	if err := here.SaveFile(t.Context(), "debian", path, nil); err != nil {
 		t.Fatal(err)
 	}
 	tag, err := tagged.NewTag("debian:latest")

@@ -21,7 +21,13 @@ const (
 	Finish    Phase = "finish" // run the recipe's commands, read and store the result
 )
 
-// Progress is the progress of a build or of Add. It is reported at every change of phase,
+// The phases of Save.
+const (
+	Pack  Phase = "pack"  // make a layer of the template's files
+	Write Phase = "write" // write the archive
+)
+
+// Progress is the progress of a build, of Add or of Save. It is reported at every change of phase,
 // and otherwise at most once a second.
 type Progress struct {
 	Phase       Phase

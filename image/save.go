@@ -29,8 +29,9 @@ import (
 
 // Save writes a template to w as an OCI image layout in a tar archive, which Load, docker
 // load and other tools read. A template made from an image is saved as that very image. Any
-// other is saved as an image of one layer, from which Load makes the same template.
-func (l *Store) Save(ctx context.Context, ref string, w io.Writer) error {
+// other is saved as an image of one layer, from which Load makes the same template. It reports its
+// progress in megabytes, if report is not nil.
+func (l *Store) Save(ctx context.Context, ref string, w io.Writer, report func(Progress)) error {
 	t, err := l.Get(ref)
 	if err != nil {
 		return err
@@ -53,8 +54,9 @@ func (l *Store) Save(ctx context.Context, ref string, w io.Writer) error {
 	if name != "" {
 		name += ":latest"
 	}
+	g := newGauge(report)
 	if t.Image == nil {
-		err = appendTree(ctx, to, t, name)
+		err = appendTree(ctx, to, t, name, g)
 	} else {
 		name = cmp.Or(t.Image.Ref, name)
 		err = l.appendImage(to, t, name)
@@ -65,7 +67,7 @@ func (l *Store) Save(ctx context.Context, ref string, w io.Writer) error {
 	if err := writeDocker(to, name); err != nil {
 		return err
 	}
-	return writeArchive(ctx, w, dir)
+	return writeArchive(ctx, w, dir, g)
 }
 
 // annotations returns the annotations that name an image in an index. It returns nil for a
@@ -103,10 +105,10 @@ func (l *Store) appendImage(to layout.Path, t Template, name string) error {
 }
 
 // appendTree adds an image to a layout whose only layer is a template's tree.
-func appendTree(ctx context.Context, to layout.Path, t Template, name string) error {
+func appendTree(ctx context.Context, to layout.Path, t Template, name string, g *gauge) error {
 	from, in := io.Pipe()
 	go func() {
-		_, err := writeTree(ctx, in, t.Rootfs)
+		_, err := writeTree(ctx, &countingWriter{in, g, t.Bytes}, t.Rootfs)
 		in.CloseWithError(err)
 	}()
 	defer from.Close()
@@ -167,25 +169,36 @@ func writeTree(ctx context.Context, w io.Writer, root string) (layer.Made, error
 
 // writeArchive writes the files of a layout as a tar archive. Equal layouts give equal
 // bytes.
-func writeArchive(ctx context.Context, w io.Writer, dir string) error {
+func writeArchive(ctx context.Context, w io.Writer, dir string, g *gauge) error {
 	out := tar.NewWriter(w)
 	blobs, err := os.ReadDir(filepath.Join(dir, blobDir))
 	if err != nil {
 		return err
 	}
 	names := []string{layoutFile, indexFile, dockerFile}
+	total := int64(0)
 	for _, b := range blobs {
 		names = append(names, blobDir+b.Name())
+		info, err := b.Info()
+		if err != nil {
+			return err
+		}
+		total += info.Size()
+	}
+	g.restart()
+	written := func(n int) error {
+		g.add(Write, "writing the archive", int64(n), total)
+		return nil
 	}
 	for _, name := range names {
-		if err := writeFile(ctx, out, filepath.Join(dir, name), name); err != nil {
+		if err := writeFile(ctx, out, filepath.Join(dir, name), name, written); err != nil {
 			return err
 		}
 	}
 	return out.Close()
 }
 
-func writeFile(ctx context.Context, out *tar.Writer, path, name string) error {
+func writeFile(ctx context.Context, out *tar.Writer, path, name string, written func(n int) error) error {
 	f, err := os.Open(path)
 	if err != nil {
 		return err
@@ -199,18 +212,31 @@ func writeFile(ctx context.Context, out *tar.Writer, path, name string) error {
 		ModTime: time.Unix(0, 0)}); err != nil {
 		return err
 	}
-	_, err = io.Copy(out, until(ctx, f, nil))
+	_, err = io.Copy(out, until(ctx, f, written))
 	return err
 }
 
-// SaveFile writes a template's archive to a file. The file appears only when it is complete.
-func (l *Store) SaveFile(ctx context.Context, ref, path string) error {
+// A countingWriter counts what is written to it.
+type countingWriter struct {
+	io.Writer
+	*gauge
+	total int64
+}
+
+func (c *countingWriter) Write(p []byte) (int, error) {
+	n, err := c.Writer.Write(p)
+	c.add(Pack, "packing the files", int64(n), c.total)
+	return n, err
+}
+
+// SaveFile is Save to a file, which appears only when it is complete.
+func (l *Store) SaveFile(ctx context.Context, ref, path string, report func(Progress)) error {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
 	if err != nil {
 		return err
 	}
 	defer os.Remove(f.Name())
-	if err := errors.Join(l.Save(ctx, ref, f), f.Sync(), f.Close()); err != nil {
+	if err := errors.Join(l.Save(ctx, ref, f, report), f.Sync(), f.Close()); err != nil {
 		return err
 	}
 	return os.Rename(f.Name(), path)

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/diskspace"
 	"github.com/berth-run/berth/guest"
 	"github.com/berth-run/berth/image"
@@ -144,7 +145,7 @@ func erasure(dir string) Finding {
 		Detail: "a container's data is encrypted with a key that is destroyed with the container"}
 	if err := host.CanSeal(state.Existing(dir)); err != nil {
 		f.Detail = "deleted files of containers may remain readable on the raw volume"
-		f.Advice = "enable encryption on ext4 (tune2fs -O encrypt DEVICE, also while mounted), or put the state directory on an encrypted volume; see docs/audit.md"
+		f.Advice = "enable encryption on ext4 (tune2fs -O encrypt DEVICE, also while mounted), or put the state directory on an encrypted volume; see " + berth.DocsURL + "audit.md"
 	}
 	return f
 }

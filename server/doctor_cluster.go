@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/sandbox/kubernetes"
 	"github.com/berth-run/berth/server/config"
 )
@@ -28,7 +29,7 @@ func kubernetesCluster(ctx context.Context, state string, config *config.Config)
 		}
 	}
 	f.Detail = err.Error()
-	f.Advice = "see docs/kubernetes.md for what the cluster and the registry must permit"
+	f.Advice = "see " + berth.DocsURL + "kubernetes.md for what the cluster and the registry must permit"
 	if errors.Is(err, kubernetes.ErrTraffic) {
 		f.Advice = "install a network plugin that enforces network policies: else every container could reach the cluster's network"
 	}

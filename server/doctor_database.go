@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/server/config"
 	"github.com/berth-run/berth/server/state"
 	"github.com/berth-run/berth/store/postgres"
@@ -23,7 +24,7 @@ func checkDatabase(ctx context.Context, dir string, c *config.Config) []Finding 
 	switch {
 	case err != nil:
 		return []Finding{{What: "store", Detail: shown + ": " +
-			err.Error(), Advice: "the server cannot start without its database; see docs/postgres.md"}}
+			err.Error(), Advice: "the server cannot start without its database; see " + berth.DocsURL + "postgres.md"}}
 	case info.Holder != "":
 		return []Finding{{What: "store", OK: true, Detail: fmt.Sprintf("%s, PostgreSQL %s, in use by %s", shown,
 			info.Version, info.Holder)}}

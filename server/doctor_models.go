@@ -37,7 +37,7 @@ func checkUpstreams(ctx context.Context, c *config.Config, wait time.Duration) [
 	probes := probesOf(c)
 	if len(probes) == 0 {
 		return []Finding{{What: "models", Models: true, OK: true, Detail: "only the demo model scripted",
-			Advice: "for others, set OPENAI_BASE_URL, ANTHROPIC_API_KEY or GEMINI_API_KEY, or configure models; see docs/models.md"}}
+			Advice: "for others, set OPENAI_BASE_URL, ANTHROPIC_API_KEY or GEMINI_API_KEY, or configure models; see " + berth.DocsURL + "models.md"}}
 	}
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()

@@ -102,6 +102,9 @@ func (e *endpoint) apply(req EndpointRequest) error {
 				"Invalid 'url': expected an absolute URL of at most %d characters, without a name, password or fragment.",
 				maxURL)
 		case u.Scheme != "https" && !(u.Scheme == "http" && req.Anywhere):
+			if req.Anywhere {
+				return berth.Invalid("url", "Invalid 'url': expected an http or https URL.")
+			}
 			return berth.Invalid("url", "Invalid 'url': expected an https URL.")
 		}
 		if err := checkHost(u, req.Anywhere); err != nil {

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/contract"
 )
 
@@ -25,7 +26,7 @@ type Options struct {
 
 const description = "Berth serves OpenAI's API for responses, containers and more, and routes of its own beside it. " +
 	"Schemas of OpenAI's routes are those of OpenAI's document, without its prose. Berth refuses request fields that it does not serve with 400 and " +
-	"the code unsupported_parameter or unsupported_value; docs/divergences.md lists them. A route marked x-berth is not in OpenAI's document."
+	"the code unsupported_parameter or unsupported_value; " + berth.DocsURL + "divergences.md lists them. A route marked x-berth is not in OpenAI's document."
 
 // document is a document that is being made.
 type document struct {
@@ -96,7 +97,7 @@ func (d *document) add(section Section, r *Route, method string, theirs object) 
 		path = parameter.ReplaceAllStringFunc(path, parameterName)
 	}
 	if r.Page != "" {
-		op["externalDocs"] = object{"url": "https://github.com/berth-run/berth/blob/main/docs/" + r.Page}
+		op["externalDocs"] = object{"url": berth.DocsURL + r.Page}
 	}
 	if r.keyless {
 		op["security"] = []any{}

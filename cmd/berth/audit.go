@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -42,6 +43,8 @@ command reads the record below --state, or a copy in --dir.`,
 func newAuditLog(where func() string) *cobra.Command {
 	var follow, asJSON bool
 	var container string
+	var limit int
+	var since time.Duration
 	var kept *conditions
 	cmd := &cobra.Command{
 		Use:   "log",
@@ -53,14 +56,63 @@ func newAuditLog(where func() string) *cobra.Command {
 			if follow {
 				entries = audit.Follow(cmd.Context(), where(), id)
 			}
+			if since > 0 {
+				entries = newer(entries, time.Now().Add(-since))
+			}
+			if limit > 0 {
+				entries = last(entries, limit, kept)
+			}
 			return printEntries(cmd.Context(), cmd.OutOrStdout(), entries, kept, asJSON)
 		},
 	}
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "continue with new entries")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print each entry as a JSON object")
 	cmd.Flags().StringVar(&container, "container", "", "print only entries about this container")
+	cmd.Flags().IntVarP(&limit, "limit", "n", 0, "print only the last entries, at most this many; 0 prints all")
+	durationFlag(cmd, &since, "since", "", 0, "print only entries that are at most this old, such as 12h or 7d")
+	cmd.MarkFlagsMutuallyExclusive("limit", "follow")
 	kept = filterFlag[audit.Entry](cmd, "action=egress.*")
 	return cmd
+}
+
+// newer returns the entries since a time.
+func newer(all iter.Seq2[*audit.Entry, error], since time.Time) iter.Seq2[*audit.Entry, error] {
+	return func(yield func(*audit.Entry, error) bool) {
+		for e, err := range all {
+			if (err != nil || !e.Time.Before(since)) && !yield(e, err) {
+				return
+			}
+		}
+	}
+}
+
+// last returns the last n entries that satisfy the conditions.
+func last(all iter.Seq2[*audit.Entry, error], n int, kept *conditions) iter.Seq2[*audit.Entry, error] {
+	return func(yield func(*audit.Entry, error) bool) {
+		var tail []*audit.Entry
+		for e, err := range all {
+			shown := false
+			if err == nil {
+				shown, err = kept.keep(e)
+			}
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			if !shown {
+				continue
+			}
+			if len(tail) == n {
+				tail = tail[1:]
+			}
+			tail = append(tail, e)
+		}
+		for _, e := range tail {
+			if !yield(e, nil) {
+				return
+			}
+		}
+	}
 }
 
 func printEntries(ctx context.Context, w io.Writer, entries iter.Seq2[*audit.Entry, error], kept *conditions,

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/server/config"
 	"github.com/berth-run/berth/server/state"
 )
@@ -23,12 +24,14 @@ copy includes everything that it acknowledged before the backup started. The dat
 the files may be on this machine, in PostgreSQL and in a bucket: the copy has them all, in
 one form, with checksums. DIRECTORY exists only when the copy is complete.
 The copy excludes templates (STATE/images) and the sandboxes of running containers; see
-docs/backup.md. A mounted volume is frozen while it is copied.`,
+` + berth.DocsURL + `backup.md.
+A mounted volume is frozen while it is copied.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !state.HasDatabase(dir) {
 				return noState(dir)
 			}
+			started := time.Now()
 			m, err := state.Backup(cmd.Context(), dir, args[0], thisBuild().Version,
 				backupProgress(cmd.ErrOrStderr()))
 			if err != nil {
@@ -38,8 +41,12 @@ docs/backup.md. A mounted volume is frozen while it is copied.`,
 				fmt.Fprintf(cmd.ErrOrStderr(), "%d files were deleted during the backup; it shows them as deleted\n",
 					m.Gone)
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s\n", args[0])
-			return err
+			if _, err := fmt.Fprintf(cmd.OutOrStdout(), "%s\n", args[0]); err != nil {
+				return err
+			}
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s, %s, in %.1fs. Templates are not in it: copy %s/images, or build them again.\n",
+				counted(m.Files, "file"), size(m.Bytes), time.Since(started).Seconds(), dir)
+			return nil
 		},
 	}
 	cmd.Flags().StringVar(&dir, "state", config.DefaultState(), "directory for all state")

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/server"
 	"github.com/berth-run/berth/server/config"
 	"github.com/berth-run/berth/server/state"
@@ -115,7 +116,7 @@ func serveFlags(cmd *cobra.Command) {
 // configFlag adds the flag --config.
 func configFlag(cmd *cobra.Command) {
 	cmd.Flags().String("config", os.Getenv(config.FileVariable),
-		"configuration file (YAML; see docs/configuration.md)")
+		"configuration file (YAML; see "+berth.DocsURL+"configuration.md)")
 }
 
 // loadConfig loads the configuration for the flags of a command: --config, and those of

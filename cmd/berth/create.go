@@ -18,6 +18,7 @@ import (
 
 // containerOptions are the flags for a new container.
 type containerOptions struct {
+	command       func() string // the path of the command that has the flags
 	name, memory  string
 	replace       bool
 	idle          time.Duration
@@ -33,12 +34,12 @@ type containerOptions struct {
 
 // containerFlags adds the flags for a new container to a command.
 func containerFlags(cmd *cobra.Command) *containerOptions {
-	o := &containerOptions{}
+	o := &containerOptions{command: cmd.CommandPath}
 	cmd.Flags().StringVar(&o.name, "name", "",
 		"name of the new container, which no other running one may have; commands accept it in place of the id")
 	cmd.Flags().BoolVar(&o.replace, "replace", false, "first delete the running container with the name")
 	cmd.Flags().StringVar(&o.memory, "memory", "", "memory: 1g, 4g, 16g or 64g (default: 1g)")
-	cmd.Flags().DurationVar(&o.idle, "idle", 0,
+	durationFlag(cmd, &o.idle, "idle", "", 0,
 		"time without use after which the container expires, such as 1h (default: the server's)")
 	cmd.Flags().StringArrayVarP(&o.env, "env", "e", nil,
 		"environment variable of all commands, NAME=VALUE; NAME takes the value from the environment; may be repeated")
@@ -213,7 +214,7 @@ func (o *containerOptions) create(ctx context.Context, c *client) (*berth.Contai
 	var made berth.Container
 	err = c.call(ctx, http.MethodPost, "/v1/containers", body, &made)
 	if e, ok := err.(*apiError); ok && e.status == http.StatusConflict && o.name != "" {
-		e.message += " (berth create --replace deletes it first.)"
+		e.message += " (" + o.command() + " --replace deletes it first.)"
 	}
 	return &made, err
 }

@@ -31,7 +31,7 @@ container needs the template "desktop" or programs like it; the desktop starts i
 	}
 	connect := clientFlags(cmd)
 	cmd.Flags().BoolVar(&control, "control", false, "the page can use the desktop as well")
-	cmd.Flags().DurationVar(&life, "expires", time.Hour, "lifetime of the URL")
+	durationFlag(cmd, &life, "expires", "", time.Hour, "lifetime of the URL")
 	cmd.ValidArgsFunction = containers.complete(connect, 1)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c := connect()

@@ -50,7 +50,7 @@ var examples = map[string]string{
 	"berth session import":  "berth session import chain.tar",
 	"berth session replay":  "berth session replay resp_5c0b6f7d --model qwen3-32b",
 	"berth snapshot create": "berth snapshot create box --name before",
-	"berth snapshot prune":  "berth snapshot prune --older 720h",
+	"berth snapshot prune":  "berth snapshot prune --older 30d",
 	"berth snapshot rm":     "berth snapshot rm snap_5c0b6f7d",
 	"berth volume create":   "berth volume create data --size 20g",
 	"berth volume rm":       "berth volume rm data",

@@ -68,7 +68,7 @@ with -t controls your terminal like a local program.`,
 
 func newAttach() *cobra.Command {
 	o := execOptions{input: true, tty: true, tag: guest.TerminalTag + "-" + rand.Text()}
-	var list bool
+	var list, asJSON bool
 	var join int
 	cmd := &cobra.Command{
 		Use:   "attach CONTAINER",
@@ -88,6 +88,7 @@ set titles, clear the screen and, if your terminal allows it, write to the clipb
 	cmd.Flags().StringVarP(&o.user, "user", "u", "", "user in the container")
 	cmd.Flags().BoolVar(&list, "list", false, "list the open terminals")
 	cmd.Flags().IntVar(&join, "join", 0, "join the terminal with this number, which goes on when you leave")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "with --list: print each terminal as a line of JSON")
 	cmd.MarkFlagsMutuallyExclusive("list", "join")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if list {
@@ -96,7 +97,7 @@ set titles, clear the screen and, if your terminal allows it, write to the clipb
 			if err != nil {
 				return err
 			}
-			return listTerminals(cmd, c.guest(id, ""))
+			return listTerminals(cmd, c.guest(id, ""), asJSON)
 		}
 		if !term.IsTerminal(int(os.Stdin.Fd())) {
 			return errors.New("standard input is not a terminal; use berth exec -i to pipe input to a command")
@@ -172,16 +173,26 @@ func raw(ctx context.Context, p *guest.Process, stdin int) (restore func(), err 
 	}, nil
 }
 
+// A terminalRow is a terminal as berth attach --list prints it.
+type terminalRow struct {
+	Number  int      `json:"number"`
+	Command []string `json:"command"`
+}
+
 // listTerminals prints the terminals that can be joined.
-func listTerminals(cmd *cobra.Command, c *guest.Client) error {
+func listTerminals(cmd *cobra.Command, c *guest.Client, asJSON bool) error {
 	found, err := c.Terminals(cmd.Context())
 	if err != nil {
 		return refusal(err)
 	}
-	for _, t := range found {
-		fmt.Fprintf(cmd.OutOrStdout(), "%d\t%s\n", t.PID, inLine(strings.Join(t.Command, " ")))
+	rows := make([]terminalRow, len(found))
+	for i, t := range found {
+		rows[i] = terminalRow{t.PID, t.Command}
 	}
-	return nil
+	l := &listing{json: asJSON}
+	return printList(cmd.OutOrStdout(), l, rows, nil, "NUMBER\tCOMMAND", func(t terminalRow) string {
+		return fmt.Sprintf("%d\t%s", t.Number, inLine(strings.Join(t.Command, " ")))
+	})
 }
 
 // joinTerminal connects this terminal to one that is open. If ctx ends, the other one goes on.

@@ -34,8 +34,8 @@ func newImage() *cobra.Command {
 		return image.Open(filepath.Join(*state, "images"), slog.New(slog.NewTextHandler(os.Stderr, nil)))
 	}
 	open := func() (*image.Store, error) {
-		if isNew() && cmd.PersistentFlags().Changed("state") {
-			fmt.Fprintf(cmd.ErrOrStderr(), "creating a new state directory at %s\n", *state)
+		if err := mustExist(*state); err != nil {
+			return nil, err
 		}
 		return image.Open(filepath.Join(*state, "images"), slog.New(slog.NewTextHandler(os.Stderr, nil)))
 	}
@@ -89,6 +89,7 @@ subordinate ids (/etc/subuid); commands then run as root of a user namespace.`,
 		},
 	}
 	cmd.Flags().StringVar(&file, "file", "", "recipe (YAML)")
+	cmd.Flags().String("name", "", "name of the template, in place of NAME")
 	cmd.Flags().StringVar(&dockerfile, "dockerfile", "",
 		"directory with a Dockerfile; arguments after -- go to its builder")
 	cmd.Flags().StringVar(&snap, "from-snapshot", "", "snapshot (snap_…)")
@@ -125,6 +126,13 @@ func buildRecipe(cmd *cobra.Command, images *image.Store, file, as string, ifCha
 func buildArgs(cmd *cobra.Command, args []string) (as string, rest []string, err error) {
 	if i := cmd.ArgsLenAtDash(); i >= 0 {
 		args, rest = args[:i], args[i:]
+	}
+	name := cmd.Flags().Lookup("name").Value.String()
+	if name != "" && len(args) > 0 {
+		return "", nil, badUsage("two names, %s and %s", args[0], name)
+	}
+	if name != "" {
+		args = []string{name}
 	}
 	if len(args) > 1 {
 		return "", nil, badUsage("expected at most one name, got %q", args)

@@ -18,6 +18,9 @@ state directory. It installs nothing. Run it again for Debian's security updates
 new sandboxes boot the new kernel after a restart of the server.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := mustExist(*state); err != nil {
+				return err
+			}
 			image, err := server.FetchKernel(cmd.Context(), *state)
 			if err != nil {
 				return err

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/image"
 	"github.com/berth-run/berth/image/registry"
 	"github.com/berth-run/berth/server/config"
@@ -33,7 +34,7 @@ login, including credential helpers and REGISTRY_AUTH_FILE, or --username with
 after the last complete layer.
 
 The image needs /bin/sh. Root in the template runs what the image's author chose:
-see docs/templates.md.`,
+see ` + berth.DocsURL + `templates.md.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			if stdin != (opts.Username != "") {

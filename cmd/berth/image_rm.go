@@ -64,7 +64,7 @@ last use.`,
 			return err
 		},
 	}
-	cmd.Flags().DurationVar(&grace, "unused-for", 0, "remove only what was unused for this long")
+	durationFlag(cmd, &grace, "unused-for", "", 0, "remove only what was unused for this long")
 	return cmd
 }
 

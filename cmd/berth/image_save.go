@@ -25,12 +25,12 @@ read: an OCI image layout. A pulled template is saved as the very image that was
 				return err
 			}
 			if output != "" {
-				return images.SaveFile(cmd.Context(), args[0], output)
+				return images.SaveFile(cmd.Context(), args[0], output, showProgress)
 			}
 			if term.IsTerminal(int(os.Stdout.Fd())) {
 				return errors.New("refusing to write an archive to a terminal; name a file with --output")
 			}
-			return images.Save(cmd.Context(), args[0], cmd.OutOrStdout())
+			return images.Save(cmd.Context(), args[0], cmd.OutOrStdout(), showProgress)
 		},
 	}
 	cmd.Flags().StringVarP(&output, "output", "o", "", "file (default: standard output)")

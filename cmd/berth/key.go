@@ -58,10 +58,14 @@ A key belongs to a project. An admin key belongs to none: it serves the routes u
 				if err != nil {
 					return err
 				}
+				names, err := readProjectNames(cmd.Context(), state)
+				if err != nil {
+					return err
+				}
 				err = created(secret, struct {
 					keyRow
 					Secret string `json:"secret"`
-				}{rowOf(k), secret})
+				}{rowOf(k, names), secret})
 				if err != nil {
 					return err
 				}
@@ -77,7 +81,7 @@ A key belongs to a project. An admin key belongs to none: it serves the routes u
 	cmd.Flags().StringVar(&name, "name", "", "name of the key")
 	cost = costFlag(cmd, keyCostUsage)
 	cmd.MarkFlagsMutuallyExclusive("admin", "cost-per-month")
-	cmd.Flags().DurationVar(&expires, "expires", 0, "lifetime, such as 720h; 0 means no expiry")
+	durationFlag(cmd, &expires, "expires", "", 0, "lifetime, such as 30d or 12h; 0 means no expiry")
 	return cmd
 }
 
@@ -118,15 +122,28 @@ of the key's project apply as well. A running server applies the change to the n
 func newKeyLs(open opener) *cobra.Command {
 	cmd := &cobra.Command{Use: "ls", Short: "List keys", Args: cobra.NoArgs}
 	l := listFlags[keyRow](cmd, "project=proj_y", 0)
+	of := cmd.Flags().String("project", "", "list only the keys of this project")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return open.with(cmd.Context(), func(state *state.Dir) error {
 			keys, err := state.Projects.ListKeys(cmd.Context())
 			if err != nil {
 				return err
 			}
-			rows := make([]keyRow, len(keys))
-			for i, k := range keys {
-				rows[i] = rowOf(k)
+			names, err := readProjectNames(cmd.Context(), state)
+			if err != nil {
+				return err
+			}
+			var only berth.ProjectID
+			if *of != "" {
+				if only, err = knownProject(cmd.Context(), state, *of); err != nil {
+					return err
+				}
+			}
+			var rows []keyRow
+			for _, k := range keys {
+				if only == "" || k.Project == only {
+					rows = append(rows, rowOf(k, names))
+				}
 			}
 			heading := "ID\tPROJECT\tNAME\tSECRET\tCREATED\tEXPIRES"
 			now := time.Now()
@@ -140,8 +157,8 @@ func newKeyLs(open opener) *cobra.Command {
 					if k.ExpiresAt != nil {
 						expires = l.until(now, *k.ExpiresAt)
 					}
-					line := fmt.Sprintf("%s\t%s\t%s\t…%s\t%s\t%s", l.id(string(k.ID)), l.cut(l.id(string(k.Project)),
-						16), l.cut(inLine(k.Name), 12), k.Tail, l.since(now, k.CreatedAt), expires)
+					line := fmt.Sprintf("%s\t%s\t%s\t…%s\t%s\t%s", l.id(string(k.ID)), l.cut(names.shown(l,
+						k.Project), 16), l.cut(inLine(k.Name), 12), k.Tail, l.since(now, k.CreatedAt), expires)
 					if limited {
 						line += "\t" + amount(k.Limits.CostPerMonth)
 					}
@@ -169,10 +186,12 @@ type keyRow struct {
 	CreatedAt int64           `json:"created_at"`
 	ExpiresAt *int64          `json:"expires_at"`
 	Limits    berth.KeyLimits `json:"limits,omitzero"`
+
+	ProjectName string `json:"project_name,omitempty"`
 }
 
-func rowOf(k *berth.Key) keyRow {
-	row := keyRow{k.ID, k.Project, k.Name, k.Tail, k.CreatedAt, nil, k.Limits}
+func rowOf(k *berth.Key, names projectNames) keyRow {
+	row := keyRow{k.ID, k.Project, k.Name, k.Tail, k.CreatedAt, nil, k.Limits, names[k.Project]}
 	if k.ExpiresAt != 0 {
 		row.ExpiresAt = &k.ExpiresAt
 	}

@@ -90,10 +90,11 @@ func warnUnpriced(w io.Writer, budget *config.Money) {
 	c, err := server.Load(config.Sources{Path: path})
 	switch {
 	case path == "" || err != nil:
-		fmt.Fprintln(w, "note: only models with prices in the server's configuration count (docs/models.md#prices)")
+		fmt.Fprintln(w, "note: only models with prices in the server's configuration count ("+berth.DocsURL+"models.md#prices)")
 	case !c.Priced():
 		fmt.Fprintf(w,
-			"warning: the budget limits nothing, because no upstream in %s has prices (docs/models.md#prices)\n", path)
+			"warning: the budget limits nothing, because no upstream in %s has prices (%smodels.md#prices)\n", path,
+			berth.DocsURL)
 	}
 }
 

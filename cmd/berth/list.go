@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"os"
 	"reflect"
 	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 )
 
 // list returns all objects of a list endpoint. Path may have a query.
@@ -74,7 +76,7 @@ func listFlags[T any](cmd *cobra.Command, example string, limit int) *listing {
 	cmd.Flags().IntVarP(&l.limit, "limit", "n", limit, "list at most this many objects; 0 lists all")
 	cmd.Flags().BoolVar(&l.json, "json", false, "print each object as a line of JSON")
 	cmd.Flags().BoolVarP(&l.quiet, "quiet", "q", false, "print full ids only")
-	cmd.Flags().BoolVar(&l.full, "no-trunc", false, "print full ids and times")
+	cmd.Flags().BoolVar(&l.full, "no-trunc", false, "print full ids and times, and on a terminal all of each text")
 	cmd.MarkFlagsMutuallyExclusive("json", "quiet")
 	return l
 }
@@ -93,9 +95,9 @@ const modelWidth = 28
 // clip returns the name of a model as the table shows it.
 func (l *listing) clip(name string) string { return l.cut(name, modelWidth) }
 
-// cut returns a text as the table shows it, in at most width characters.
+// cut returns a text as the table shows it: on a terminal in at most width characters, elsewhere whole.
 func (l *listing) cut(text string, width int) string {
-	if r := []rune(text); !l.full && len(r) > width {
+	if r := []rune(text); !l.full && len(r) > width && term.IsTerminal(int(os.Stdout.Fd())) {
 		return string(r[:width-1]) + "…"
 	}
 	return text

@@ -21,6 +21,7 @@ import (
 func newLogs() *cobra.Command {
 	var follow, raw bool
 	var last int
+	var since time.Duration
 	cmd := &cobra.Command{
 		Use:   "logs CONTAINER",
 		Short: "Show the commands that ran in a container",
@@ -31,12 +32,20 @@ started them, how they ended, and the start and end of their output.`,
 	connect := clientFlags(cmd)
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "continue until the container ends")
 	cmd.Flags().IntVarP(&last, "last", "n", 100, "number of past commands to show")
+	durationFlag(cmd, &since, "since", "", 0, "show only commands that started at most this long ago, such as 20m or 1d")
 	cmd.Flags().BoolVar(&raw, "json", false, "print each command as a line of JSON")
 	where := filterFlag[berth.ContainerLog](cmd, "source=shell")
 	cmd.ValidArgsFunction = containers.complete(connect, 1)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		out := cmd.OutOrStdout()
+		var from int64
+		if since > 0 {
+			from = time.Now().Add(-since).Unix()
+		}
 		show := func(l *berth.ContainerLog) error {
+			if l.CreatedAt < from {
+				return nil
+			}
 			if shown, err := where.keep(l); !shown {
 				return err
 			}

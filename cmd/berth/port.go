@@ -33,7 +33,7 @@ until interrupted. LOCAL is an address, a port, or both.
 	}
 	connect := clientFlags(cmd)
 	cmd.Flags().BoolVar(&link, "link", false, "print a URL of the port; the URL works without a key")
-	cmd.Flags().DurationVar(&life, "expires", time.Hour, "lifetime of the URL of --link")
+	durationFlag(cmd, &life, "expires", "", time.Hour, "lifetime of the URL of --link")
 	cmd.ValidArgsFunction = containers.complete(connect, 1)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		forwards := make([]forward, len(args)-1)

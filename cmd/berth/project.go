@@ -100,6 +100,37 @@ func newProjectLs(open opener) *cobra.Command {
 	return cmd
 }
 
+// projectNames are the names of the projects that have one.
+type projectNames map[berth.ProjectID]string
+
+func readProjectNames(ctx context.Context, state *state.Dir) (projectNames, error) {
+	all, err := state.Projects.ListAll(ctx)
+	if err != nil {
+		return nil, err
+	}
+	names := projectNames{}
+	for _, p := range all {
+		if p.Name != "" {
+			names[p.ID] = p.Name
+		}
+	}
+	return names, nil
+}
+
+// shown returns a project as a table shows it: with its name if it has one that no other project has.
+func (n projectNames) shown(l *listing, id berth.ProjectID) string {
+	name, same := n[id], 0
+	for _, other := range n {
+		if other == name {
+			same++
+		}
+	}
+	if l.full || name == "" || same > 1 {
+		return l.id(string(id))
+	}
+	return inLine(name)
+}
+
 // findProject returns the project that ref selects: an id, a short id as tables show it, or a name.
 // Other parts of an id select nothing, because users choose ids: the key of a new project proj_b must
 // not become one of proj_98…b. An unknown id is returned unchanged, because a project can exist

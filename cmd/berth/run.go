@@ -163,7 +163,7 @@ func (t *task) resolve(ctx context.Context, c *client) error {
 	switch len(ids) {
 	case 0:
 		return errors.New(
-			"the server has no model: configure one (docs/models.md), or use --model scripted, which runs the fenced sh blocks of the task")
+			"the server has no model: configure one (" + berth.DocsURL + "models.md), or use --model scripted, which runs the fenced sh blocks of the task")
 	case 1:
 		t.model = ids[0]
 		return nil

@@ -22,7 +22,7 @@ func newSnapshotPrune() *cobra.Command {
 	var p pruning
 	var dry bool
 	cmd := &cobra.Command{Use: "prune --older AGE", Short: "Delete old snapshots", Args: cobra.NoArgs}
-	cmd.Flags().DurationVar(&p.age, "older", 0, "minimum age, such as 720h")
+	durationFlag(cmd, &p.age, "older", "", 0, "minimum age, such as 30d or 12h")
 	cmd.Flags().IntVar(&p.keep, "keep", 0, "number of newest snapshots of each container to keep, however old")
 	cmd.Flags().StringVar(&p.cause, "cause", "", "select only snapshots with this cause: requested or expired")
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "only print the ids")

@@ -33,19 +33,28 @@ func (o opener) with(ctx context.Context, f func(*state.Dir) error) error {
 	return o.call(ctx, f)
 }
 
-// withNew is like with, but creates the database if it does not exist. A directory that --state
-// names must exist, because the name may be mistyped.
+// withNew is like with, but creates the database if it does not exist, for the key that a server on
+// other addresses than loopback needs before its first start. Only berth serve and berth restore make
+// the directory, because its name may be mistyped.
 func (o opener) withNew(ctx context.Context, f func(*state.Dir) error) error {
 	if !o.isNew() {
 		return o.call(ctx, f)
 	}
-	if _, err := os.Stat(*o.state); errors.Is(err, fs.ErrNotExist) && o.cmd.PersistentFlags().Changed("state") {
-		return fmt.Errorf(
-			"the state directory %s does not exist; correct --state, or create the directory first: mkdir -m 700 %[1]s",
-			*o.state)
+	if err := mustExist(*o.state); err != nil {
+		return err
 	}
-	fmt.Fprintf(o.cmd.ErrOrStderr(), "creating a new state directory at %s\n", *o.state)
+	fmt.Fprintf(o.cmd.ErrOrStderr(), "creating the database in %s\n", *o.state)
 	return o.call(ctx, f)
+}
+
+// mustExist returns an error if a state directory does not exist.
+func mustExist(state string) error {
+	_, err := os.Stat(state)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("the state directory %s does not exist. berth serve makes it. Correct --state or BERTH_STATE, "+
+			"or make it first: mkdir -m 700 %[1]s", state)
+	}
+	return err
 }
 
 // noState returns the error for a state directory that no server has used.

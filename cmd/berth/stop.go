@@ -27,7 +27,8 @@ With --all, also end all containers of the state directory and remove their proc
 mounts, cgroups and loop devices. Their files are lost, except those in snapshots and
 volumes. No server needs to run. The command asks first, and without a terminal it needs
 --yes.`,
-		Args: cobra.NoArgs,
+		Args: noContainer("berth stop stops the server and takes no container. berth pause CONTAINER pauses one, " +
+			"berth rm CONTAINER ends and deletes it"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx := cmd.Context()
 			c, err := loadConfig(cmd)
@@ -70,6 +71,6 @@ volumes. No server needs to run. The command asks first, and without a terminal 
 	configFlag(cmd)
 	cmd.Flags().BoolVar(&all, "all", false, "also end all containers")
 	yes = yesFlag(cmd)
-	cmd.Flags().DurationVar(&patience, "patience", time.Minute, "how long to wait for the server to end")
+	durationFlag(cmd, &patience, "patience", "", time.Minute, "how long to wait for the server to end")
 	return cmd
 }

@@ -33,7 +33,7 @@ until interrupted. CPU is in percent of one processor since the last refresh.`,
 	}
 	connect := clientFlags(cmd)
 	cmd.Flags().StringVar(&by, "sort", "cpu", "sort by cpu, memory, disk, egress or age")
-	cmd.Flags().DurationVarP(&every, "interval", "i", 2*time.Second, "time between refreshes")
+	durationFlag(cmd, &every, "interval", "i", 2*time.Second, "time between refreshes")
 	cmd.Flags().BoolVar(&once, "no-stream", false, "print once")
 	cmd.Flags().BoolVar(&full, "no-trunc", false, "print full ids")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print once, each container as a line of JSON")

@@ -39,8 +39,8 @@ GET /v1/organization/usage/completions returns the usage of one project.`,
 	open := stateFlag(cmd)
 	configFlag(cmd)
 	cmd.Flags().StringVar(&name, "project", "", "show one project only")
-	cmd.Flags().DurationVar(&since, "since", 30*24*time.Hour, "how far to go back")
-	cmd.Flags().DurationVar(&width, "width", 0, "group by periods of this width, such as 1h or 24h")
+	durationFlag(cmd, &since, "since", "", 30*day, "how far to go back, such as 90d or 12h")
+	durationFlag(cmd, &width, "width", "", 0, "group by periods of this width, such as 1h or 1d")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print each line as a JSON object")
 	cmd.Flags().BoolVar(&full, "no-trunc", false,
 		"print full ids and names, exact numbers, and cached and reasoning tokens")
@@ -64,7 +64,11 @@ GET /v1/organization/usage/completions returns the usage of one project.`,
 					return err
 				}
 			}
-			r := usageReport{state: state, config: config, out: cmd.OutOrStdout(), wide: width != 0,
+			names, err := readProjectNames(cmd.Context(), state)
+			if err != nil {
+				return err
+			}
+			r := usageReport{state: state, config: config, names: names, out: cmd.OutOrStdout(), wide: width != 0,
 				listing: &listing{json: asJSON, full: full},
 				query: store.UsageQuery{Project: p, From: now.Add(-since).Truncate(time.Minute),
 					To:    now.Add(time.Minute),
@@ -82,6 +86,7 @@ type usageReport struct {
 	wide   bool // group by time
 	query  store.UsageQuery
 	config *config.Config // nil if it is not known
+	names  projectNames
 	*listing
 }
 
@@ -166,7 +171,7 @@ func (r *usageReport) spending(ctx context.Context) error {
 	if r.json {
 		for _, s := range spent {
 			if err := r.object(map[string]any{"kind": "spend", "project": s.Project, "key": s.Key, "cost": s.Used,
-				"limit": s.Limit}); err != nil {
+				"limit": s.Limit, "project_name": r.names[s.Project]}); err != nil {
 				return err
 			}
 		}
@@ -182,7 +187,8 @@ func (r *usageReport) spending(ctx context.Context) error {
 		if s.Limit != nil {
 			limit = s.Limit.String()
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", r.id(string(s.Project)), cmp.Or(r.id(string(s.Key)), "all"), s.Used, limit)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", r.names.shown(r.listing, s.Project),
+			cmp.Or(r.id(string(s.Key)), "all"), s.Used, limit)
 	}
 	fmt.Fprintln(w)
 	return w.Flush()
@@ -212,7 +218,7 @@ func (r *usageReport) print(used []*store.Usage, heading string, line func(*stor
 			if !r.wide {
 				u.Start = r.query.From.Unix()
 			}
-			if err := r.object(usageLine(*u)); err != nil {
+			if err := r.object(newUsageLine(u, r.names)); err != nil {
 				return err
 			}
 		}
@@ -227,7 +233,7 @@ func (r *usageReport) print(used []*store.Usage, heading string, line func(*stor
 		if r.wide {
 			fmt.Fprint(w, utc(u.Start)+"\t")
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\n", r.id(string(u.Project)), cmp.Or(r.id(string(u.Key)), "-"), line(u))
+		fmt.Fprintf(w, "%s\t%s\t%s\n", r.names.shown(r.listing, u.Project), cmp.Or(r.id(string(u.Key)), "-"), line(u))
 	}
 	fmt.Fprintln(w)
 	return w.Flush()
@@ -247,6 +253,20 @@ type usageLine struct {
 	ReasoningTokens int64           `json:"reasoning_tokens"`
 	Seconds         int64           `json:"seconds"`
 	Cost            berth.Amount    `json:"cost"`
+	ProjectName     string          `json:"project_name"`
+}
+
+func newUsageLine(u *store.Usage, names projectNames) usageLine {
+	return usageLine{u.Project, u.Kind, u.Key, u.Name, u.Start, u.Count, u.InputTokens, u.CachedTokens, u.OutputTokens,
+		u.ReasoningTokens, u.Seconds, u.Cost, names[u.Project]}
+}
+
+// bytes returns a number of bytes as the table shows it.
+func (r *usageReport) bytes(n int64) string {
+	if r.full {
+		return strconv.FormatInt(n, 10)
+	}
+	return size(n)
 }
 
 // storage prints the bytes stored now.
@@ -264,7 +284,7 @@ func (r *usageReport) storage(ctx context.Context) error {
 	}
 	w := tabwriter.NewWriter(r.out, 0, 0, 2, ' ', 0)
 	if !r.json {
-		fmt.Fprintln(w, "PROJECT\tSTORED BYTES")
+		fmt.Fprintln(w, "PROJECT\tSTORED")
 	}
 	for _, id := range ids {
 		n, err := r.state.StoredBytes(ctx, id)
@@ -272,8 +292,9 @@ func (r *usageReport) storage(ctx context.Context) error {
 			return err
 		}
 		if !r.json {
-			fmt.Fprintf(w, "%s\t%d\n", r.id(string(id)), n)
-		} else if err := r.object(map[string]any{"kind": "storage", "project": id, "bytes": n}); err != nil {
+			fmt.Fprintf(w, "%s\t%s\n", r.names.shown(r.listing, id), r.bytes(n))
+		} else if err := r.object(map[string]any{"kind": "storage", "project": id, "bytes": n,
+			"project_name": r.names[id]}); err != nil {
 			return err
 		}
 	}

@@ -92,7 +92,7 @@ func flagError(err error) error {
 	}
 	f := invalid.GetFlag()
 	expected := map[string]string{
-		"duration": "must be a duration, such as 90s, 20m or 12h",
+		"duration": "must be a duration, such as 90s, 20m, 12h or 30d",
 		"int":      "must be a whole number",
 		"bool":     "must be true or false",
 	}[f.Value.Type()]
@@ -104,10 +104,16 @@ func flagError(err error) error {
 
 // unknownCommand returns the error for an unknown subcommand, with similar ones.
 func unknownCommand(cmd *cobra.Command, name string) error {
+	if err := habit(cmd, name); err != nil {
+		return err
+	}
 	cmd.SuggestionsMinimumDistance = 2
 	err := fmt.Errorf("unknown command %q for %q", name, cmd.CommandPath())
 	if similar := cmd.SuggestionsFor(name); len(similar) > 0 {
 		return fmt.Errorf("%w; did you mean %s?", err, strings.Join(similar, " or "))
+	}
+	if !cmd.HasParent() {
+		return fmt.Errorf("%w; berth --help lists the commands", err)
 	}
 	var all []string
 	for _, sub := range cmd.Commands() {

@@ -27,8 +27,9 @@ func newVolumeCreate() *cobra.Command {
 	cmd := &cobra.Command{Use: "create NAME", Short: "Create a volume and print its id", Args: cobra.ExactArgs(1)}
 	connect, created := clientFlags(cmd), createdFlag(cmd)
 	size := cmd.Flags().String("size", "", "size, such as 500m or 10g (default: 10g)")
-	expires := cmd.Flags().Duration("expires", 0,
-		"lifetime while no container uses it, such as 720h; 0 means no expiry")
+	var expires time.Duration
+	durationFlag(cmd, &expires, "expires", "", 0,
+		"lifetime while no container uses it, such as 30d; 0 means no expiry")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		body := map[string]any{"name": args[0]}
 		if *size != "" {
@@ -38,8 +39,8 @@ func newVolumeCreate() *cobra.Command {
 			}
 			body["max_bytes"] = int64(n)
 		}
-		if *expires > 0 {
-			body["expires_at"] = time.Now().Add(*expires).Unix()
+		if expires > 0 {
+			body["expires_at"] = time.Now().Add(expires).Unix()
 		}
 		var v berth.Volume
 		if err := connect().call(cmd.Context(), "POST", "/v1/volumes", body, &v); err != nil {

@@ -33,6 +33,7 @@ func newWebhook() *cobra.Command {
 		Use:   "webhook",
 		Short: "Create, list and delete webhook endpoints, and show their log",
 		Long: `A webhook endpoint receives a request when a background response or a batch of its project ends.
+The commands are about one project: --project names it, the default is proj_default.
 Requests are signed as specified by Standard Webhooks, which OpenAI's clients verify, and
 retried for three days.
 
@@ -47,11 +48,7 @@ API, signed as that API has it.`,
 	open := stateFlag(cmd)
 	on := func(f webhookFunc) func(*cobra.Command, []string) error {
 		return func(cmd *cobra.Command, args []string) error {
-			with := open.with
-			if cmd.Name() == "create" {
-				with = open.withNew
-			}
-			return with(cmd.Context(), func(state *state.Dir) error {
+			return open.with(cmd.Context(), func(state *state.Dir) error {
 				p, err := findProject(cmd.Context(), state, name)
 				if err != nil {
 					return err
@@ -148,7 +145,7 @@ func findEndpoint(ctx context.Context, s *webhook.Service, p berth.ProjectID, re
 	}
 	switch len(found) {
 	case 0:
-		return berth.WebhookID(ref), nil // which does not exist
+		return "", fmt.Errorf("webhook %q %w in the project %s; --project selects another one", ref, errNotFound, p)
 	case 1:
 		return berth.WebhookID(found[0]), nil
 	}
@@ -171,6 +168,9 @@ func newWebhookLs(on onWebhooks) *cobra.Command {
 		endpoints, _, err := s.List(ctx, p, store.Page{Limit: 1000, Ascending: true})
 		if err != nil {
 			return err
+		}
+		if len(endpoints) == 0 {
+			fmt.Fprintf(cmd.ErrOrStderr(), "the project %s has no webhook endpoints; --project selects another one\n", p)
 		}
 		now := time.Now()
 		head := "ID\tNAME\tURL\tEVENTS\tCREATED"

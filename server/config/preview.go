@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"golang.org/x/net/publicsuffix"
+
+	"github.com/berth-run/berth"
 )
 
 // Preview configures previews of containers' ports.
@@ -46,7 +48,7 @@ func (c *Config) sharedSite() (found []string) {
 			found = append(found,
 				fmt.Sprintf(
 					"%sshares the site %s with this server's name %s, so a page in a sandbox can set cookies for it, "+
-						"the console's over plain HTTP included: use a separate domain (docs/observe.md#a-host-for-each-port)",
+						"the console's over plain HTTP included: use a separate domain ("+berth.DocsURL+"observe.md#a-host-for-each-port)",
 					c.At("preview.domain"), site, name))
 		}
 	}

@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/berth-run/berth"
 )
 
 // variables are the environment variables of Berth's programs that do not set a key of the
@@ -68,7 +70,7 @@ func (c *Config) Priced() bool {
 }
 
 // WithoutPrices is what a budget does if no upstream has prices.
-const WithoutPrices = "limits nothing, because no upstream has prices: add prices to an entry of upstreams (docs/models.md#prices)"
+const WithoutPrices = "limits nothing, because no upstream has prices: add prices to an entry of upstreams (" + berth.DocsURL + "models.md#prices)"
 
 // UnpricedBudgets returns warnings about limits on costs that are not counted.
 func (c *Config) UnpricedBudgets() (found []string) {
@@ -127,7 +129,7 @@ func (c *Config) unknownVariables(environ []string) (found []string) {
 		} else {
 			found = append(found,
 				fmt.Sprintf(
-					"the environment variable %s is not used; those of berth serve are in docs/configuration.md", name))
+					"the environment variable %s is not used; those of berth serve are in %sconfiguration.md", name, berth.DocsURL))
 		}
 	}
 	return found
