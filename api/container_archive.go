@@ -5,6 +5,7 @@ import (
 	"archive/zip"
 	"cmp"
 	"compress/gzip"
+	"fmt"
 	"io"
 	"io/fs"
 	"iter"
@@ -111,7 +112,7 @@ func (a zipArchiver) add(f *guest.File) error {
 	h.SetMode(mode(f))
 	w, err := a.CreateHeader(h)
 	if err != nil {
-		return err
+		return fmt.Errorf("write archive: %w", err)
 	}
 	_, err = io.CopyN(w, f.Content, f.Size)
 	return err

@@ -107,7 +107,7 @@ func (h *conversations) update(x *exchange.Exchange, r *http.Request, c berth.Ca
 	fresh := map[string]string{}
 	if !request.IsNull(body.Metadata) {
 		if err := json.Unmarshal(body.Metadata, &fresh); err != nil {
-			return err
+			return fmt.Errorf("decode metadata: %w", err)
 		}
 	}
 	o, err := h.objects.UpdateObject(r.Context(), c.Project, conversationKey(conversationID(r)),
@@ -243,8 +243,10 @@ func (h *conversations) find(r *http.Request, c berth.Caller) (*berth.Conversati
 		return nil, conversationError(r, err)
 	}
 	var conv berth.Conversation
-	err = json.Unmarshal(o.Body, &conv)
-	return &conv, err
+	if err := json.Unmarshal(o.Body, &conv); err != nil {
+		return nil, fmt.Errorf("decode conversation: %w", err)
+	}
+	return &conv, nil
 }
 
 func conversationID(r *http.Request) berth.ConversationID {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"math"
 	"net/http"
 	"strings"
@@ -65,7 +66,7 @@ func (h *forwards) embeddings(x *exchange.Exchange, r *http.Request, c berth.Cal
 	for name, to := range map[string]any{"model": &req.Model, "encoding_format": &format, "dimensions": &dimensions} {
 		if raw := fields[name]; raw != nil {
 			if err := json.Unmarshal(raw, to); err != nil {
-				return err // they were checked
+				return fmt.Errorf("decode %s: %w", name, err) // they were checked
 			}
 		}
 	}
@@ -112,7 +113,7 @@ func (h *forwards) moderations(x *exchange.Exchange, r *http.Request, c berth.Ca
 		Forwarded: model.Forwarded{Endpoint: "moderations", Fields: fields}}
 	if raw := fields["model"]; raw != nil {
 		if err := json.Unmarshal(raw, &req.Model); err != nil {
-			return err // it was checked
+			return fmt.Errorf("decode model: %w", err) // it was checked
 		}
 	}
 	answer, err := h.engine.Forward(r.Context(), c, req)

@@ -107,7 +107,7 @@ func (h *prompts) change(ctx context.Context, project berth.ProjectID, old *stor
 	change *promptChange) (*berth.Prompt, error) {
 	var p berth.Prompt
 	if err := json.Unmarshal(old.Body, &p); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("decode prompt: %w", err)
 	}
 	if change.Name != "" {
 		p.Name = change.Name
@@ -122,7 +122,7 @@ func (h *prompts) change(ctx context.Context, project berth.ProjectID, old *stor
 		}
 		n, err := strconv.Atoi(p.Version)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("version: %w", err)
 		}
 		p.Version, p.Template, p.Variables = strconv.Itoa(n+1), change.Template, change.variables
 	}
@@ -188,7 +188,7 @@ func (h *prompts) listVersions(x *exchange.Exchange, r *http.Request, c berth.Ca
 	}
 	var p berth.Prompt
 	if err := json.Unmarshal(newest.Body, &p); err != nil {
-		return err
+		return fmt.Errorf("decode prompt: %w", err)
 	}
 	newest.ID = p.Version
 	// left by an interrupted change
@@ -233,7 +233,10 @@ func (h *prompts) find(ctx context.Context, project berth.ProjectID, id berth.Pr
 		return nil, err
 	}
 	p = berth.Prompt{}
-	return &p, json.Unmarshal(o.Body, &p)
+	if err := json.Unmarshal(o.Body, &p); err != nil {
+		return nil, fmt.Errorf("decode version: %w", err)
+	}
+	return &p, nil
 }
 
 func promptKey(id berth.PromptID) store.ObjectKey {

@@ -102,7 +102,7 @@ func (h *responses) final(ctx context.Context, p berth.ProjectID, id berth.Respo
 		}
 		if ev.Type == berth.EventErrored {
 			if err := json.Unmarshal(ev.Data, &failure); err != nil {
-				return err
+				return fmt.Errorf("decode event: %w", err)
 			}
 		}
 		if !ev.Type.Final() {
@@ -116,7 +116,7 @@ func (h *responses) final(ctx context.Context, p berth.ProjectID, id berth.Respo
 		if ev.Type == berth.EventFailed && failure.Error != nil {
 			var body struct{ Output []berth.Item }
 			if err := json.Unmarshal(object, &body); err != nil {
-				return err
+				return fmt.Errorf("decode output: %w", err)
 			}
 			if !slices.ContainsFunc(body.Output, isAction) {
 				return exchange.EventError(failure.Error)

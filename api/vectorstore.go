@@ -2,6 +2,7 @@ package api
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 
 	"github.com/berth-run/berth"
@@ -106,7 +107,7 @@ func (h *vectorStores) update(x *exchange.Exchange, r *http.Request, c berth.Cal
 	change := vectorstore.Change{Name: body.Name, Metadata: body.Metadata, Never: string(body.ExpiresAfter) == "null"}
 	if len(body.ExpiresAfter) > 0 && !change.Never {
 		if err := json.Unmarshal(body.ExpiresAfter, &change.ExpiresAfter); err != nil {
-			return err
+			return fmt.Errorf("decode expires_after: %w", err)
 		}
 	}
 	v, err := h.service.Update(r.Context(), c.Project, vectorStoreID(r), change)

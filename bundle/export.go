@@ -233,13 +233,13 @@ func (x *Export) spool(ctx context.Context, m *ManifestContainer, rec *snapshot.
 	sum := sha256.New()
 	packed, err := zstd.NewWriter(io.MultiWriter(x.layer, sum), zstd.WithEncoderConcurrency(1))
 	if err != nil {
-		return err
+		return fmt.Errorf("compress: %w", err)
 	}
 	if _, err := io.Copy(packed, content); err != nil {
 		return err
 	}
 	if err := packed.Close(); err != nil {
-		return err
+		return fmt.Errorf("compress: %w", err)
 	}
 	m.Bytes = x.layer.Size()
 	m.Path, m.Digest, m.Layer, m.Files = "container/layer.tar.zst", "sha256:"+hex.EncodeToString(sum.Sum(nil)),

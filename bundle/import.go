@@ -252,7 +252,7 @@ func (m *importing) readContainer(ctx context.Context, k *ManifestContainer) err
 func unpack(w io.Writer, packed io.Reader, digest string) (made layer.Made, err error) {
 	plain, err := zstd.NewReader(packed, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(256<<20))
 	if err != nil {
-		return made, err
+		return made, fmt.Errorf("decompress: %w", err)
 	}
 	defer plain.Close()
 	sum := sha256.New()

@@ -124,7 +124,7 @@ func (c *Service) again(ctx context.Context, caller berth.Caller, rec *store.Res
 		}
 		var last berth.Event
 		if err := json.Unmarshal(ev.Data, &last); err != nil {
-			return nil, err
+			return nil, fmt.Errorf("decode event: %w", err)
 		}
 		out.Replayed = outline(c.opts.Engine.Tools, last.Response.Output)
 		if e := last.Response.Error; e != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"iter"
 	"slices"
 	"sync"
@@ -250,7 +251,7 @@ func (l *Logs) recover(ctx context.Context, s *instance, lives bool) error {
 	}
 	var entries []berth.ContainerLog
 	if err := json.Unmarshal(o.Body, &entries); err != nil {
-		return err
+		return fmt.Errorf("decode running commands: %w", err)
 	}
 	slices.SortFunc(entries, func(a, b berth.ContainerLog) int { return int(a.CreatedAt - b.CreatedAt) })
 	for _, e := range entries {
@@ -296,7 +297,7 @@ func (l *Logs) page(ctx context.Context, p berth.ProjectID, id berth.ContainerID
 	for i, o := range objects {
 		entries[i] = &berth.ContainerLog{}
 		if err := json.Unmarshal(o.Body, entries[i]); err != nil {
-			return nil, false, err
+			return nil, false, fmt.Errorf("decode entry: %w", err)
 		}
 	}
 	return entries, more, nil

@@ -74,7 +74,7 @@ func (ns *networks) load(ctx context.Context, s *instance) error {
 	}
 	var box []byte
 	if err := json.Unmarshal(o.Body, &box); err != nil {
-		return err
+		return fmt.Errorf("decode secrets: %w", err)
 	}
 	plain, err := ns.opts.Seal.Open(nil, nil, box, secretsLabel(s))
 	if err != nil {
@@ -82,7 +82,7 @@ func (ns *networks) load(ctx context.Context, s *instance) error {
 	}
 	var saved sealed
 	if err := json.Unmarshal(plain, &saved); err != nil {
-		return err
+		return fmt.Errorf("decode secrets: %w", err)
 	}
 	n.secrets, n.access.transforms = saved.Secrets, saved.Transforms
 	n.access.ca, err = egress.ParseAuthority(saved.Authority)

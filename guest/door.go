@@ -8,6 +8,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"mime"
 	"net/http"
@@ -112,7 +113,7 @@ func startRequest(h http.Header, body []byte, decode codec) (ProcessRequest, err
 		}
 		plain, err := gzip.NewReader(bytes.NewReader(payload))
 		if err != nil {
-			return req, err
+			return req, fmt.Errorf("unpack request: %w", err)
 		}
 		if payload, err = io.ReadAll(io.LimitReader(plain, maxStart)); err != nil {
 			return req, err

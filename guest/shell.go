@@ -205,7 +205,10 @@ func (s *shellStream) follow(ctx context.Context, yield func(ShellEvent, error) 
 			return false, progress, nil
 		}
 	}
-	return true, progress, stream.Err()
+	if err := stream.Err(); err != nil {
+		return true, progress, fmt.Errorf("read events: %w", err)
+	}
+	return true, progress, nil
 }
 
 // event validates one message and advances the position.

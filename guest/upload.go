@@ -164,7 +164,7 @@ func sendChunks(to *mux.Stream, r *http.Request, body io.Reader) error {
 	var head strings.Builder
 	fmt.Fprintf(&head, "%s %s HTTP/1.1\r\nHost: guest\r\nTransfer-Encoding: chunked\r\n", r.Method, r.URL.RequestURI())
 	if err := r.Header.WriteSubset(&head, ownHeader); err != nil {
-		return err
+		return fmt.Errorf("write header: %w", err)
 	}
 	if _, err := io.WriteString(to, head.String()+"\r\n"); err != nil {
 		return err

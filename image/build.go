@@ -128,7 +128,7 @@ func flush(dir string) error {
 		return err
 	}
 	defer f.Close()
-	return unix.Syncfs(int(f.Fd()))
+	return os.NewSyscallError("syncfs", unix.Syncfs(int(f.Fd())))
 }
 
 var statusField = regexp.MustCompile(`(?m)^(Package|Version|Status): (.*)$`)

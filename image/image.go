@@ -225,5 +225,8 @@ func (l *Store) load(n name) (Template, error) {
 		return Template{}, err
 	}
 	t := Template{Name: n.name, Recipe: n.recipe, Rootfs: filepath.Join(l.path(n.digest), "rootfs")}
-	return t, json.Unmarshal(text, &t)
+	if err := json.Unmarshal(text, &t); err != nil {
+		return t, fmt.Errorf("decode template: %w", err)
+	}
+	return t, nil
 }

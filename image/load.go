@@ -121,7 +121,7 @@ func (a *archived) read(r io.Reader, maxBytes int64) error {
 			return errors.Join(a.copyBlobs(others), others.Close())
 		}
 		if err != nil {
-			return err
+			return fmt.Errorf("read archive: %w", err)
 		}
 		if n >= maxArchived {
 			return fmt.Errorf("%w: more than %d files", ErrTooLarge, maxArchived)
@@ -227,7 +227,7 @@ const (
 func (a *archived) layoutImage(ref string) (Image, error) {
 	top, err := layout.ImageIndexFromPath(string(a.dir))
 	if err != nil {
-		return Image{}, err
+		return Image{}, fmt.Errorf("read index: %w", err)
 	}
 	list, err := top.IndexManifest()
 	if err != nil {
@@ -292,7 +292,7 @@ func (a *archived) document(digest v1.Hash) ([]byte, error) {
 	}
 	text, err := a.dir.Bytes(digest)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("read manifest: %w", err)
 	}
 	if sumOf(text) != digest.String() {
 		return nil, fmt.Errorf("the content of %s has another digest", digest)
@@ -307,9 +307,13 @@ func (a *archived) open(_ context.Context, b Blob) (io.ReadCloser, error) {
 	}
 	digest, err := v1.NewHash(b.Digest)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("parse digest: %w", err)
 	}
-	return a.dir.Blob(digest)
+	content, err := a.dir.Blob(digest)
+	if err != nil {
+		return nil, fmt.Errorf("open blob: %w", err)
+	}
+	return content, nil
 }
 
 // dockerImage returns an image of a docker save archive. Such an archive has no OCI
@@ -335,31 +339,34 @@ func (a *archived) dockerImage(ref string) (Image, error) {
 	if len(all) > 1 {
 		t, err := tagged.NewTag(ref)
 		if err != nil {
-			return Image{}, err
+			return Image{}, fmt.Errorf("parse tag: %w", err)
 		}
 		tag = &t
 	}
 	img, err := tarball.Image(open, tag)
 	if err != nil {
-		return Image{}, err
+		return Image{}, fmt.Errorf("read image: %w", err)
 	}
 	text, err := img.RawManifest()
+	if err != nil {
+		return Image{}, fmt.Errorf("read manifest: %w", err)
+	}
 	return Image{Ref: name(one), Manifest: text, Open: func(_ context.Context, b Blob) (io.ReadCloser, error) {
 		digest, err := v1.NewHash(b.Digest)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("parse digest: %w", err)
 		}
 		l, err := partial.ConfigLayer(img)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("read configuration: %w", err)
 		}
 		if own, err := l.Digest(); err != nil || own != digest {
 			if l, err = img.LayerByDigest(digest); err != nil {
-				return nil, err
+				return nil, fmt.Errorf("find layer: %w", err)
 			}
 		}
 		return l.Compressed()
-	}}, err
+	}}, nil
 }
 
 // checkDocker bounds what tarball would read into memory, and rejects link loops.

@@ -54,4 +54,6 @@ func (l *Store) openLock(name string) (*os.File, error) {
 }
 
 // flock locks an open file exclusively. It returns EWOULDBLOCK if the file is locked.
-func flock(f *os.File) error { return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) }
+func flock(f *os.File) error {
+	return os.NewSyscallError("flock", unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB))
+}

@@ -26,7 +26,7 @@ func own(f *os.File, uid, gid int, mode uint32) error {
 	if err := f.Chown(uid, gid); err != nil {
 		return err
 	}
-	return unix.Fchmod(int(f.Fd()), mode)
+	return os.NewSyscallError("fchmod", unix.Fchmod(int(f.Fd()), mode))
 }
 
 // A rootDir is a root file system. It resolves links as the template's own programs would

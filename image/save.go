@@ -48,7 +48,7 @@ func (l *Store) Save(ctx context.Context, ref string, w io.Writer, report func(P
 	defer os.RemoveAll(dir)
 	to, err := layout.Write(dir, empty.Index)
 	if err != nil {
-		return err
+		return fmt.Errorf("write layout: %w", err)
 	}
 	name := t.Name
 	if name != "" {
@@ -98,10 +98,13 @@ func (l *Store) appendImage(to layout.Path, t Template, name string) error {
 	m := t.Image.Manifest
 	digest, err := v1.NewHash(m.Digest)
 	if err != nil {
-		return err
+		return fmt.Errorf("parse digest: %w", err)
 	}
-	return to.AppendDescriptor(v1.Descriptor{MediaType: types.MediaType(m.MediaType), Size: m.Size, Digest: digest,
-		Annotations: annotations(name)})
+	if err := to.AppendDescriptor(v1.Descriptor{MediaType: types.MediaType(m.MediaType), Size: m.Size, Digest: digest,
+		Annotations: annotations(name)}); err != nil {
+		return fmt.Errorf("write manifest: %w", err)
+	}
+	return nil
 }
 
 // appendTree adds an image to a layout whose only layer is a template's tree.
@@ -117,24 +120,27 @@ func appendTree(ctx context.Context, to layout.Path, t Template, name string, g 
 		Config: v1.Config{Env: t.Config.Env, User: t.Config.User, WorkingDir: t.Config.WorkingDir},
 		RootFS: v1.RootFS{Type: "layers"}})
 	if err != nil {
-		return err
+		return fmt.Errorf("set configuration: %w", err)
 	}
 	if img, err = mutate.AppendLayers(img, stream.NewLayer(from, stream.WithMediaType(types.OCILayer),
 		stream.WithCompressionLevel(gzip.BestSpeed))); err != nil {
-		return err
+		return fmt.Errorf("add layer: %w", err)
 	}
-	return to.AppendImage(img, layout.WithAnnotations(annotations(name)))
+	if err := to.AppendImage(img, layout.WithAnnotations(annotations(name))); err != nil {
+		return fmt.Errorf("write image: %w", err)
+	}
+	return nil
 }
 
 // writeDocker adds manifest.json, which docker load reads, to a layout of one image.
 func writeDocker(to layout.Path, name string) error {
 	img, err := to.Image(v1.Hash{})
 	if err != nil {
-		return err
+		return fmt.Errorf("read image: %w", err)
 	}
 	m, err := img.Manifest()
 	if err != nil {
-		return err
+		return fmt.Errorf("read manifest: %w", err)
 	}
 	d := tarball.Descriptor{Config: member(m.Config.Digest.String())}
 	if annotations(name) != nil {
@@ -147,7 +153,10 @@ func writeDocker(to layout.Path, name string) error {
 	if err != nil {
 		return err
 	}
-	return to.WriteFile(dockerFile, text, 0o600)
+	if err := to.WriteFile(dockerFile, text, 0o600); err != nil {
+		return fmt.Errorf("write manifest: %w", err)
+	}
+	return nil
 }
 
 // writeTree writes the tree at root as a layer.

@@ -67,7 +67,7 @@ func (i Images) get(path, rootfs string, write func(path, rootfs string) error) 
 	}
 	defer lock.Close()
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
-		return "", err
+		return "", os.NewSyscallError("flock", err)
 	}
 	if _, err := os.Stat(path); err == nil { // another process created it
 		return path, nil

@@ -3,6 +3,7 @@ package assistants
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"time"
 
 	"github.com/berth-run/berth"
@@ -72,7 +73,7 @@ func (s *Service) UpdateAssistant(ctx context.Context, p berth.ProjectID, id str
 		ToolResources Resources `json:"tool_resources"`
 	}
 	if err := json.Unmarshal(request, &resources); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("decode tool_resources: %w", err)
 	}
 	if err := s.settle(ctx, p, &resources.ToolResources, "tool_resources", nil); err != nil {
 		return nil, err

@@ -153,7 +153,10 @@ func patched[T any](v *T, request json.RawMessage, keep ...string) (*T, error) {
 		return nil, err
 	}
 	out := new(T)
-	return out, json.Unmarshal(raw, out)
+	if err := json.Unmarshal(raw, out); err != nil {
+		return nil, fmt.Errorf("decode object: %w", err)
+	}
+	return out, nil
 }
 
 // A metadataRequest changes only the metadata of a message or a run.
@@ -163,6 +166,8 @@ type metadataRequest struct {
 
 func metadataOf(request json.RawMessage) (map[string]string, error) {
 	var m metadataRequest
-	err := json.Unmarshal(request, &m)
-	return m.Metadata, err
+	if err := json.Unmarshal(request, &m); err != nil {
+		return nil, fmt.Errorf("decode metadata: %w", err)
+	}
+	return m.Metadata, nil
 }

@@ -2,6 +2,7 @@ package assistants
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"time"
 
@@ -103,7 +104,7 @@ func (t *EventStream) Apply(ev *berth.Event) ([]Event, error) {
 	case berth.EventAnnotationAdded:
 		var c citation
 		if err := json.Unmarshal(ev.Annotation, &c); err != nil {
-			return nil, err
+			return nil, fmt.Errorf("decode annotation: %w", err)
 		}
 		if sent, _ := t.about(*ev.OutputIndex); sent != nil && c.Type == fileCitation {
 			return sent.cite(*ev.ContentIndex+sent.images, sent.index, c), nil
@@ -111,7 +112,7 @@ func (t *EventStream) Apply(ev *berth.Event) ([]Event, error) {
 	case berth.EventOutputTextDelta, berth.EventRefusalDelta, berth.EventFunctionArgumentsDelta, berth.EventCodeDelta:
 		var text string
 		if err := json.Unmarshal(ev.Delta, &text); err != nil {
-			return nil, err
+			return nil, fmt.Errorf("decode delta: %w", err)
 		}
 		return t.piece(ev, text), nil
 	}

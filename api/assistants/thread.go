@@ -3,8 +3,10 @@ package assistants
 import (
 	"context"
 	"encoding/json"
-	"github.com/berth-run/berth/internal/rule"
+	"fmt"
 	"slices"
+
+	"github.com/berth-run/berth/internal/rule"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/store"
@@ -77,7 +79,7 @@ func (s *Service) UpdateThread(ctx context.Context, p berth.ProjectID, id string
 	error) {
 	var resources ThreadRequest
 	if err := json.Unmarshal(request, &resources); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("decode thread: %w", err)
 	}
 	if err := s.settle(ctx, p, &resources.ToolResources, "tool_resources", nil); err != nil {
 		return nil, err

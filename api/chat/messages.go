@@ -297,7 +297,7 @@ func (m *completionMessage) parts(words string) ([]berth.Content, error) {
 	}
 	var parts []completionPart
 	if err := json.Unmarshal(m.Content, &parts); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("decode content: %w", err)
 	}
 	out := make([]berth.Content, len(parts))
 	for i, p := range parts {

@@ -136,7 +136,7 @@ func (d *Door) Update(x *exchange.Exchange, r *http.Request, c berth.Caller) err
 	o, err := d.Objects.UpdateObject(r.Context(), c.Project, completionKey(id), func(o *store.Object) error {
 		var saved storedCompletion
 		if err := json.Unmarshal(o.Body, &saved); err != nil {
-			return err
+			return fmt.Errorf("decode completion: %w", err)
 		}
 		saved.Metadata = change.Metadata
 		var err error

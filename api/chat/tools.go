@@ -2,6 +2,7 @@ package chat
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 
 	"github.com/berth-run/berth"
@@ -142,7 +143,7 @@ func plainTool(raw json.RawMessage, hosted *tool.Registry) (berth.Tool, error) {
 		} `json:"custom"`
 	}
 	if err := json.Unmarshal(raw, &t); err != nil {
-		return berth.Tool{}, err
+		return berth.Tool{}, fmt.Errorf("decode tool: %w", err)
 	}
 	switch t.Type {
 	case berth.ToolFunction:
@@ -164,7 +165,7 @@ func plainTool(raw json.RawMessage, hosted *tool.Registry) (berth.Tool, error) {
 func plainFunction(raw json.RawMessage) (berth.Tool, error) {
 	var f berth.FunctionTool
 	if err := json.Unmarshal(raw, &f); err != nil {
-		return berth.Tool{}, err
+		return berth.Tool{}, fmt.Errorf("decode function: %w", err)
 	}
 	f.Type = berth.ToolFunction
 	if f.Strict == nil {
@@ -199,7 +200,7 @@ func (c *completionRequest) toolChoice() (json.RawMessage, error) {
 	}
 	var choice chosenTool
 	if err := json.Unmarshal(raw, &choice); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("decode tool_choice: %w", err)
 	}
 	if given(c.FunctionCall) {
 		choice.Type = berth.ToolFunction

@@ -80,13 +80,16 @@ func load(tree map[string]any) (*Document, error) {
 		return nil, fmt.Errorf("read schemas: %w", err)
 	}
 	text, err := json.Marshal(tree)
-	if err == nil {
-		err = json.Unmarshal(text, d)
+	if err != nil {
+		return nil, fmt.Errorf("encode document: %w", err)
+	}
+	if err := json.Unmarshal(text, d); err != nil {
+		return nil, fmt.Errorf("decode document: %w", err)
 	}
 	for i, op := range d.Operations {
 		op.document, op.pointer = d, fmt.Sprintf("/operations/%d", i)
 	}
-	return d, err
+	return d, nil
 }
 
 // Find returns the operation of a request, or nil. A path without parameters takes
@@ -216,7 +219,7 @@ func (d *Document) check(pointer string, body []byte) error {
 	}
 	v, err := jsonschema.UnmarshalJSON(strings.NewReader(string(body)))
 	if err != nil {
-		return err
+		return fmt.Errorf("decode body: %w", err)
 	}
 	return explain(schema.Validate(v))
 }
@@ -228,8 +231,9 @@ func (d *Document) compile(pointer string) (*jsonschema.Schema, error) {
 		return s, nil
 	}
 	s, err := d.compiler.Compile(url + "#" + pointer)
-	if err == nil {
-		d.compiled[pointer] = s
+	if err != nil {
+		return nil, fmt.Errorf("compile %s: %w", pointer, err)
 	}
-	return s, err
+	d.compiled[pointer] = s
+	return s, nil
 }

@@ -3,6 +3,7 @@ package exchange
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"time"
@@ -29,7 +30,7 @@ func (x *Exchange) Duplex(r *http.Request) (_ *http.Request, done func(), _ erro
 	}
 	control := http.NewResponseController(x)
 	if err := control.EnableFullDuplex(); err != nil && !errors.Is(err, http.ErrNotSupported) {
-		return nil, nil, err
+		return nil, nil, fmt.Errorf("read and write at the same time: %w", err)
 	}
 	if r.ProtoMajor < 2 {
 		x.Header().Set("Connection", "close")

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"strconv"
@@ -87,11 +88,14 @@ func (x *Exchange) Unwrap() http.ResponseWriter { return x.ResponseWriter }
 // Hijack implements http.Hijacker. It counts the answer as a switch of protocols.
 func (x *Exchange) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, buffered, err := http.NewResponseController(x.ResponseWriter).Hijack()
-	if err == nil && x.status == 0 {
+	if err != nil {
+		return nil, nil, fmt.Errorf("take over the connection: %w", err)
+	}
+	if x.status == 0 {
 		x.status = http.StatusSwitchingProtocols
 		x.opened(x.status)
 	}
-	return conn, buffered, err
+	return conn, buffered, nil
 }
 
 // WriteHeader implements http.ResponseWriter. It drops interim (1xx) answers, which come

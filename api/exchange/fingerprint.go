@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"hash"
 	"io"
 	"mime"
@@ -63,7 +64,7 @@ func hashParts(h hash.Hash, parts *multipart.Reader) error {
 			return nil
 		}
 		if err != nil {
-			return err
+			return fmt.Errorf("read part: %w", err)
 		}
 		sum := sha256.New()
 		if _, err := io.Copy(sum, part); err != nil {

@@ -203,8 +203,11 @@ func (i *idempotency) change(ctx context.Context, p berth.ProjectID, key store.O
 	f func(*stored)) error {
 	_, err := i.objects.UpdateObject(ctx, p, key, func(o *store.Object) error {
 		var now stored
-		if err := json.Unmarshal(o.Body, &now); err != nil || now.Response != was.Response {
-			return err
+		if err := json.Unmarshal(o.Body, &now); err != nil {
+			return fmt.Errorf("decode key: %w", err)
+		}
+		if now.Response != was.Response {
+			return nil
 		}
 		f(&now)
 		var err error
@@ -248,7 +251,10 @@ func (i *idempotency) find(ctx context.Context, p berth.ProjectID, key store.Obj
 		return nil, err
 	}
 	var k stored
-	return &k, json.Unmarshal(o.Body, &k)
+	if err := json.Unmarshal(o.Body, &k); err != nil {
+		return nil, fmt.Errorf("decode key: %w", err)
+	}
+	return &k, nil
 }
 
 // save stores k for a key. It returns store.ErrExists if the key has a value that has not

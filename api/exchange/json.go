@@ -201,8 +201,10 @@ func (p *parser) string() (string, error) {
 		return view(inner), nil
 	}
 	var s string
-	err := json.Unmarshal(p.text[start:p.at], &s)
-	return s, err
+	if err := json.Unmarshal(p.text[start:p.at], &s); err != nil {
+		return "", fmt.Errorf("decode string: %w", err)
+	}
+	return s, nil
 }
 
 // view returns a part of a body as a string without copying it.

@@ -6,6 +6,7 @@ import (
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/sha256"
+	"fmt"
 	"net/http"
 	"sync"
 	"time"
@@ -29,7 +30,13 @@ func newSealer(key string) sealer {
 
 func (s sealer) seal(answer []byte) []byte { return s.Seal(nil, nil, answer, nil) }
 
-func (s sealer) open(sealed []byte) ([]byte, error) { return s.Open(nil, nil, sealed, nil) }
+func (s sealer) open(sealed []byte) ([]byte, error) {
+	answer, err := s.Open(nil, nil, sealed, nil)
+	if err != nil {
+		return nil, fmt.Errorf("open answer: %w", err)
+	}
+	return answer, nil
+}
 
 // attempts holds the requests with an Idempotency-Key in progress. Requests with the same
 // key wait for the first.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"sync"
@@ -177,7 +178,12 @@ func (o *EventWriter) write(write func() error) error {
 	return nil
 }
 
-func (o *EventWriter) flush() error { return o.out.control.Flush() }
+func (o *EventWriter) flush() error {
+	if err := o.out.control.Flush(); err != nil {
+		return fmt.Errorf("flush: %w", err)
+	}
+	return nil
+}
 
 // A batch joins small writes to large ones, because each write to a connection is a system
 // call. It has a buffer only between the first write and end. It is not safe for

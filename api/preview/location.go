@@ -59,7 +59,7 @@ func readLocation(line string, t Target) (*url.URL, host, error) {
 	}
 	to, err := at.Parse(strings.ReplaceAll(line[:end], `\`, "/") + line[end:]) // as browsers do
 	if err != nil {
-		return nil, host{}, err
+		return nil, host{}, fmt.Errorf("parse location: %w", err)
 	}
 	if to.User != nil || to.Opaque != "" || to.Scheme != "http" && to.Scheme != "https" {
 		return nil, host{}, fmt.Errorf("not a plain http URL: %q", line)

@@ -3,6 +3,7 @@ package preview
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -83,7 +84,7 @@ func pump(to, from net.Conn) {
 func hijack(x *exchange.Exchange) (net.Conn, error) {
 	conn, buffered, err := http.NewResponseController(x).Hijack()
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("take over the connection: %w", err)
 	}
 	ahead, err := buffered.Peek(buffered.Reader.Buffered())
 	if err != nil {

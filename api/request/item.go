@@ -2,6 +2,7 @@ package request
 
 import (
 	"encoding/json"
+	"fmt"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/internal/rule"
@@ -199,7 +200,7 @@ func fullContent(it berth.Item) (any, error) {
 	}
 	var parts []map[string]json.RawMessage
 	if err := json.Unmarshal(m.Content, &parts); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("decode content: %w", err)
 	}
 	filled := false
 	for _, part := range parts {

@@ -43,7 +43,7 @@ func (r *Rules) Variables(template json.RawMessage) ([]string, error) {
 	}
 	var t berth.ResponseRequest
 	if err := json.Unmarshal(template, &t); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("decode template: %w", err)
 	}
 	if err := r.Fill(&t); err != nil {
 		return nil, err
@@ -60,7 +60,7 @@ func (r *Rules) Variables(template json.RawMessage) ([]string, error) {
 func (r *Rules) Merge(req *berth.ResponseRequest, p *berth.Prompt) error {
 	var t berth.ResponseRequest
 	if err := json.Unmarshal(p.Template, &t); err != nil {
-		return err
+		return fmt.Errorf("decode template: %w", err)
 	}
 	if err := r.Fill(&t); err != nil {
 		return err
@@ -100,7 +100,7 @@ func fillIn(req, t *berth.ResponseRequest) error {
 			return err
 		}
 		if err := json.Unmarshal(raw, m); err != nil {
-			return err
+			return fmt.Errorf("decode request: %w", err)
 		}
 	}
 	if req.Model == "" {
@@ -117,7 +117,7 @@ func fillIn(req, t *berth.ResponseRequest) error {
 	}
 	var full berth.ResponseRequest
 	if err := json.Unmarshal(raw, &full); err != nil {
-		return err
+		return fmt.Errorf("decode request: %w", err)
 	}
 	*req = full
 	return nil

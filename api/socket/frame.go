@@ -82,7 +82,10 @@ func decodeFrame(rules *request.Rules, data []byte) (frame, error) {
 	case clientEventCreate:
 	case clientEventSteer:
 		f.steer = &steering{}
-		return f, json.Unmarshal(data, f.steer)
+		if err := json.Unmarshal(data, f.steer); err != nil {
+			return f, fmt.Errorf("decode frame: %w", err)
+		}
+		return f, nil
 	default:
 		return f, rule.WrongValue("type", obj["type"].(string), []string{clientEventCreate})
 	}

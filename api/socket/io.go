@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"sync"
 	"time"
@@ -80,7 +81,7 @@ func (k *socket) message(held *ration.Account) (text bool, data []byte, err erro
 	defer giveUp()
 	kind, in, err := k.conn.Reader(ctx)
 	if err != nil {
-		return false, nil, err
+		return false, nil, fmt.Errorf("read message: %w", err)
 	}
 	patience := k.patience(giveUp)
 	defer patience.Stop()
@@ -120,11 +121,14 @@ func (k *socket) write(ctx context.Context, pieces [][]byte, patience *patience)
 		size += len(data)
 	}
 	if size <= fragment {
-		return k.conn.Write(ctx, websocket.MessageText, bytes.Join(pieces, nil))
+		if err := k.conn.Write(ctx, websocket.MessageText, bytes.Join(pieces, nil)); err != nil {
+			return fmt.Errorf("write message: %w", err)
+		}
+		return nil
 	}
 	w, err := k.conn.Writer(ctx, websocket.MessageText)
 	if err != nil {
-		return err
+		return fmt.Errorf("write message: %w", err)
 	}
 	for _, data := range pieces {
 		for len(data) > 0 {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"sync"
@@ -64,7 +65,7 @@ func (d *Door) Connect(x *exchange.Exchange, r *http.Request, c berth.Caller) er
 	// keys, the request must have a key in a header, which a page cannot add to a WebSocket.
 	conn, err := websocket.Accept(x, r, &websocket.AcceptOptions{InsecureSkipVerify: true})
 	if err != nil {
-		return err
+		return fmt.Errorf("accept: %w", err)
 	}
 	conn.SetReadLimit(d.Exchange.Limits.MaxBody)
 	k := &socket{

@@ -130,14 +130,17 @@ const piece = 256 << 10
 func compress(w io.Writer, snap *berth.Snapshot, write func(io.Writer) (layer.Made, error)) error {
 	packed, err := zstd.NewWriter(w, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(width))
 	if err != nil {
-		return err
+		return fmt.Errorf("compress: %w", err)
 	}
 	made, err := write(packed)
 	if err != nil {
 		return err
 	}
 	snap.Digest, snap.Bytes = made.Digest, made.Bytes
-	return packed.Close()
+	if err := packed.Close(); err != nil {
+		return fmt.Errorf("compress: %w", err)
+	}
+	return nil
 }
 
 // verify reads a content in the same way as the start of a container.

@@ -300,12 +300,12 @@ func (c *Content) Open(name string) (*os.File, error) {
 func hold(dir int, base string, f func(held string, st *unix.Stat_t) error) error {
 	fd, err := unix.Openat(dir, base, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return err
+		return os.NewSyscallError("openat", err)
 	}
 	defer unix.Close(fd)
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
-		return err
+		return os.NewSyscallError("fstat", err)
 	}
 	if st.Mode&unix.S_IFMT == unix.S_IFLNK {
 		return unix.ELOOP

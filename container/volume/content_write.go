@@ -147,7 +147,7 @@ func (c *Content) mkdir(at string, a Attributes) error {
 	mode := or(a.Mode, 0o755)
 	return c.root.InDir(at, func(dir int, base string) error {
 		if err := unix.Mkdirat(dir, base, 0o700); err != nil {
-			return err
+			return os.NewSyscallError("mkdirat", err)
 		}
 		owner, group := uint32(uid), uint32(gid)
 		return set(dir, base, Attributes{UID: &owner, GID: &group, Mode: &mode})
@@ -202,7 +202,7 @@ func write(ctx context.Context, dir int, base string, a Attributes, force bool, 
 	// The file has no name until it is complete, so that nothing is left of it after a crash.
 	fd, err := unix.Openat(dir, ".", unix.O_TMPFILE|unix.O_WRONLY|unix.O_CLOEXEC, 0o600)
 	if err != nil {
-		return err
+		return os.NewSyscallError("openat", err)
 	}
 	f := os.NewFile(uintptr(fd), base)
 	defer f.Close()
@@ -270,7 +270,7 @@ func (c *Content) Remove(ctx context.Context, name string) error {
 	err = c.root.InDir(at, func(dir int, base string) error {
 		err := unix.Unlinkat(dir, base, 0)
 		if !errors.Is(err, unix.EISDIR) {
-			return err
+			return os.NewSyscallError("unlinkat", err)
 		}
 		return removeTree(ctx, dir, base)
 	})
@@ -288,7 +288,7 @@ func removeTree(ctx context.Context, dir int, base string) error {
 	if err := empty(ctx, top, top, 1); err != nil {
 		return err
 	}
-	return unix.Unlinkat(dir, base, unix.AT_REMOVEDIR)
+	return os.NewSyscallError("unlinkat", unix.Unlinkat(dir, base, unix.AT_REMOVEDIR))
 }
 
 // empty removes the content of a directory at a level below top, which is at level 1.
@@ -332,10 +332,10 @@ func removeName(ctx context.Context, top, folder *os.File, name string, level in
 	at := int(folder.Fd())
 	err := unix.Unlinkat(at, name, 0)
 	if !errors.Is(err, unix.EISDIR) {
-		return err
+		return os.NewSyscallError("unlinkat", err)
 	}
 	if level == removeLevels {
-		return unix.Renameat(at, name, int(top.Fd()), ".berth-"+rand.Text())
+		return os.NewSyscallError("renameat", unix.Renameat(at, name, int(top.Fd()), ".berth-"+rand.Text()))
 	}
 	sub, err := openFolder(at, name)
 	if err != nil {
@@ -345,14 +345,14 @@ func removeName(ctx context.Context, top, folder *os.File, name string, level in
 	if err := empty(ctx, top, sub, level+1); err != nil {
 		return err
 	}
-	return unix.Unlinkat(at, name, unix.AT_REMOVEDIR)
+	return os.NewSyscallError("unlinkat", unix.Unlinkat(at, name, unix.AT_REMOVEDIR))
 }
 
 // openFolder opens a directory in a directory for reading. It does not follow a link.
 func openFolder(dir int, name string) (*os.File, error) {
 	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return nil, err
+		return nil, os.NewSyscallError("openat", err)
 	}
 	return os.NewFile(uintptr(fd), name), nil
 }

@@ -72,7 +72,7 @@ func (i image) create(ctx context.Context, size int64, key host.SealKey) (err er
 		return err
 	}
 	defer d.Close()
-	return unix.Syncfs(int(d.Fd()))
+	return os.NewSyscallError("syncfs", unix.Syncfs(int(d.Fd())))
 }
 
 // open mounts the file system, unless it is mounted, and returns its content.

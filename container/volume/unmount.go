@@ -66,7 +66,7 @@ func (i image) unmount() error {
 func attached(file *os.File) (*os.File, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(file.Fd()), &st); err != nil {
-		return nil, err
+		return nil, os.NewSyscallError("fstat", err)
 	}
 	paths, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
 	if err != nil {

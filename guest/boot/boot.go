@@ -181,15 +181,15 @@ func harden() error {
 func setLoopbackUp() error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return err
+		return os.NewSyscallError("socket", err)
 	}
 	defer unix.Close(fd)
 	ifr, err := unix.NewIfreq("lo")
 	if err != nil {
-		return err
+		return os.NewSyscallError("ioctl", err)
 	}
 	ifr.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
-	return unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, ifr)
+	return os.NewSyscallError("ioctl", unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, ifr))
 }
 
 // mountDisks lays the disk over the template on rootDir.
@@ -216,7 +216,7 @@ func mountDisks() (Config, error) {
 		return c, err
 	}
 	if err := json.Unmarshal(raw, &c); err != nil {
-		return c, err
+		return c, fmt.Errorf("decode configuration: %w", err)
 	}
 	for _, dir := range []string{"upper", "work"} {
 		if err := os.Mkdir(filepath.Join(diskDir, dir), 0o755); err != nil && !errors.Is(err, os.ErrExist) {

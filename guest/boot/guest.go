@@ -37,7 +37,7 @@ const commandMemory = 15
 func guestEnv(env []string, ports int) ([]string, error) {
 	var info unix.Sysinfo_t
 	if err := unix.Sysinfo(&info); err != nil {
-		return nil, err
+		return nil, os.NewSyscallError("sysinfo", err)
 	}
 	memory := uint64(info.Totalram) * uint64(info.Unit) / 16 * commandMemory
 	return append(env, fmt.Sprintf("%s=%d", PortsEnv, ports), fmt.Sprintf("BERTH_MEMORY_LIMIT=%d", memory)), nil
@@ -77,7 +77,8 @@ func bindGuest() error {
 	if err := unix.Mount(InitPath, path, "", unix.MS_BIND, ""); err != nil {
 		return fmt.Errorf("binding the guest: %w", err)
 	}
-	return unix.Mount("", path, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV, "")
+	return os.NewSyscallError("mount", unix.Mount("", path, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY|
+		unix.MS_NOSUID|unix.MS_NODEV, ""))
 }
 
 // becomeGuest makes the sandbox's own mounts, drops the capabilities that its root must not
@@ -86,13 +87,13 @@ func becomeGuest() error {
 	runtime.LockOSThread() // capabilities belong to threads, and exec uses this one's
 	var c Config
 	if err := json.NewDecoder(os.Stdin).Decode(&c); err != nil {
-		return err
+		return fmt.Errorf("decode configuration: %w", err)
 	}
 	if err := unix.Sethostname([]byte(c.Hostname)); err != nil {
-		return err
+		return os.NewSyscallError("sethostname", err)
 	}
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
-		return err
+		return os.NewSyscallError("mount", err)
 	}
 	if err := mountSandbox(c); err != nil {
 		return err
@@ -107,7 +108,7 @@ func becomeGuest() error {
 		return err
 	}
 	if err := unix.Dup3(int(null.Fd()), 0, 0); err != nil {
-		return err
+		return os.NewSyscallError("dup3", err)
 	}
 	null.Close()
 	if err := giveUp(c); err != nil {
@@ -116,7 +117,7 @@ func becomeGuest() error {
 	if err := FilterCalls(); err != nil {
 		return err
 	}
-	return syscall.Exec(guestPath, []string{guestPath}, os.Environ())
+	return os.NewSyscallError("exec", syscall.Exec(guestPath, []string{guestPath}, os.Environ()))
 }
 
 // mountSandbox mounts the kernel's file systems that a sandbox sees.
@@ -210,11 +211,11 @@ func makeDevices(dir string) error {
 	defer unix.Umask(old)
 	for name, minor := range map[string]uint32{"null": 3, "zero": 5, "full": 7, "random": 8, "urandom": 9} {
 		if err := unix.Mknod(filepath.Join(dir, name), unix.S_IFCHR|0o666, int(unix.Mkdev(1, minor))); err != nil {
-			return err
+			return os.NewSyscallError("mknod", err)
 		}
 	}
 	if err := unix.Mknod(filepath.Join(dir, "tty"), unix.S_IFCHR|0o666, int(unix.Mkdev(5, 0))); err != nil {
-		return err
+		return os.NewSyscallError("mknod", err)
 	}
 	tun := filepath.Join(dir, "net/tun")
 	if err := errors.Join(os.Mkdir(filepath.Dir(tun), 0o755), unix.Mknod(tun, unix.S_IFCHR|0o600,
@@ -246,7 +247,7 @@ var rootCapabilities = map[uintptr]bool{
 func giveUp(c Config) error {
 	for what, n := range map[int]uint64{unix.RLIMIT_NPROC: uint64(c.PIDs), unix.RLIMIT_CORE: 0} {
 		if err := unix.Setrlimit(what, &unix.Rlimit{Cur: n, Max: n}); err != nil {
-			return err
+			return os.NewSyscallError("setrlimit", err)
 		}
 	}
 	// When memory runs out the kernel must end the processes that use it, not the guest.
@@ -259,7 +260,7 @@ func giveUp(c Config) error {
 			continue
 		}
 		if err := unix.Prctl(unix.PR_CAPBSET_DROP, capability, 0, 0, 0); err != nil && !errors.Is(err, unix.EINVAL) {
-			return err
+			return os.NewSyscallError("prctl", err)
 		}
 	}
 	return nil

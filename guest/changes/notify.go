@@ -106,7 +106,8 @@ type eventQueue struct {
 }
 
 func arm(bell, op, fd int) error {
-	return unix.EpollCtl(bell, op, fd, &unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLONESHOT, Fd: int32(fd)})
+	return os.NewSyscallError("epollctl", unix.EpollCtl(bell, op, fd, &unix.EpollEvent{Events: unix.EPOLLIN |
+		unix.EPOLLONESHOT, Fd: int32(fd)}))
 }
 
 func (t *Tree) close() {

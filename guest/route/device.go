@@ -34,7 +34,7 @@ func openDevice() (_ *os.File, err error) {
 	}()
 	req, err := unix.NewIfreq(name)
 	if err != nil {
-		return nil, err
+		return nil, os.NewSyscallError("ioctl", err)
 	}
 	req.SetUint16(unix.IFF_TUN | unix.IFF_NO_PI)
 	if err := unix.IoctlIfreq(fd, unix.TUNSETIFF, req); err != nil {
@@ -54,11 +54,11 @@ func configure() error {
 	}
 	nl, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
 	if err != nil {
-		return err
+		return os.NewSyscallError("socket", err)
 	}
 	defer unix.Close(nl)
 	if err := unix.Bind(nl, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
-		return err
+		return os.NewSyscallError("bind", err)
 	}
 	link := make([]byte, unix.SizeofIfInfomsg)
 	binary.NativeEndian.PutUint32(link[4:], index)
@@ -103,12 +103,12 @@ func addRoute(nl int, a netip.Addr, index uint32) error {
 func interfaceIndex() (uint32, error) {
 	s, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return 0, err
+		return 0, os.NewSyscallError("socket", err)
 	}
 	defer unix.Close(s)
 	req, err := unix.NewIfreq(name)
 	if err != nil {
-		return 0, err
+		return 0, os.NewSyscallError("ioctl", err)
 	}
 	err = unix.IoctlIfreq(s, unix.SIOCGIFINDEX, req)
 	return req.Uint32(), err
@@ -131,18 +131,18 @@ func ask(nl int, kind, flags uint16, body []byte) error {
 	msg = binary.NativeEndian.AppendUint16(msg, flags|unix.NLM_F_REQUEST|unix.NLM_F_ACK)
 	msg = append(msg, make([]byte, 8)...) // sequence and sender
 	if err := unix.Sendto(nl, append(msg, body...), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
-		return err
+		return os.NewSyscallError("sendto", err)
 	}
 	answer := make([]byte, 4<<10)
 	n, _, err := unix.Recvfrom(nl, answer, 0)
 	if err != nil {
-		return err
+		return os.NewSyscallError("recvfrom", err)
 	}
 	if n < unix.SizeofNlMsghdr+4 || binary.NativeEndian.Uint16(answer[4:]) != unix.NLMSG_ERROR {
 		return errors.New("the kernel's answer is not understood")
 	}
 	if code := int32(binary.NativeEndian.Uint32(answer[unix.SizeofNlMsghdr:])); code != 0 {
-		return unix.Errno(-code)
+		return os.NewSyscallError("netlink", unix.Errno(-code))
 	}
 	return nil
 }

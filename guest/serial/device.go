@@ -53,10 +53,10 @@ func (d *device) Read(p []byte) (n int, err error) {
 		}
 	})
 	if rerr != nil {
-		return 0, rerr
+		return 0, fmt.Errorf("wait for input: %w", rerr)
 	}
 	if err != nil {
-		return 0, err
+		return 0, os.NewSyscallError("read", err)
 	}
 	d.hungUp = n == 0
 	return n, nil

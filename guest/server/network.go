@@ -228,7 +228,10 @@ func (n *network) ask(ctx context.Context, name string) ([]int, error) {
 	}
 	var answer struct{ Ports []int }
 	err = json.NewDecoder(io.LimitReader(resp.Body, 4<<10)).Decode(&answer)
-	return answer.Ports[:min(len(answer.Ports), maxPorts)], err
+	if err != nil {
+		return nil, fmt.Errorf("decode ports: %w", err)
+	}
+	return answer.Ports[:min(len(answer.Ports), maxPorts)], nil
 }
 
 // listen accepts the connections to a name.

@@ -132,7 +132,7 @@ func (ps *processes) begin(req *pb.StartRequest, id identity) (*process, map[str
 	if size := req.GetPty().GetSize(); req.Pty != nil {
 		tty, slave, err := pty.Open()
 		if err != nil {
-			return nil, nil, err
+			return nil, nil, connect.NewError(connect.CodeUnknown, err)
 		}
 		_ = pty.Setsize(tty, &pty.Winsize{Cols: uint16(size.GetCols()), Rows: uint16(size.GetRows())})
 		if os.Getuid() == 0 {
@@ -404,7 +404,7 @@ func (ps *processes) Update(_ context.Context,
 	}
 	if size := req.Msg.GetPty().GetSize(); size != nil && p.tty != nil {
 		if err := pty.Setsize(p.tty, &pty.Winsize{Cols: uint16(size.Cols), Rows: uint16(size.Rows)}); err != nil {
-			return nil, err
+			return nil, connect.NewError(connect.CodeUnknown, err)
 		}
 	}
 	return connect.NewResponse(&pb.UpdateResponse{}), nil

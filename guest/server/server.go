@@ -8,6 +8,7 @@ package server
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -288,10 +289,10 @@ func lookup(name string) (identity, error) {
 	}
 	id := identity{name: u.Username, home: u.HomeDir}
 	if id.uid, err = strconv.Atoi(u.Uid); err != nil {
-		return identity{}, err
+		return identity{}, fmt.Errorf("user ID: %w", err)
 	}
 	if id.gid, err = strconv.Atoi(u.Gid); err != nil {
-		return identity{}, err
+		return identity{}, fmt.Errorf("group ID: %w", err)
 	}
 	if home, err := os.UserHomeDir(); err == nil && id.uid == os.Getuid() && os.Getpid() != 1 {
 		id.home = home

@@ -131,10 +131,10 @@ func addTree(w *fsnotify.Watcher, path string) error {
 		if err == nil && d.IsDir() {
 			err = w.Add(p)
 		}
-		if errors.Is(err, fs.ErrNotExist) {
+		if err == nil || errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
-		return err
+		return fileError(err)
 	})
 }
 

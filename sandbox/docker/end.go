@@ -94,7 +94,7 @@ func (d *Driver) remove(ctx context.Context, name string) error {
 			return nil
 		}
 		if !errdefs.IsConflict(err) {
-			return err
+			return fmt.Errorf("remove container: %w", err)
 		}
 		select {
 		case <-ctx.Done():

@@ -21,7 +21,11 @@ func connect(host string) (*client.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return client.New(opts...)
+	c, err := client.New(opts...)
+	if err != nil {
+		return nil, fmt.Errorf("make a client of the engine: %w", err)
+	}
+	return c, nil
 }
 
 // address returns the options that select the engine. As in the docker command, DOCKER_HOST

@@ -96,8 +96,11 @@ func (g *guestVolume) load() ([]byte, error) {
 
 // importNothing creates the image without files, if the engine does not have it.
 func (g *guestVolume) importNothing(ctx context.Context) error {
-	if _, err := g.client.ImageInspect(ctx, nothing); err == nil || !errdefs.IsNotFound(err) {
-		return err
+	switch _, err := g.client.ImageInspect(ctx, nothing); {
+	case err == nil:
+		return nil
+	case !errdefs.IsNotFound(err):
+		return fmt.Errorf("inspect image: %w", err)
 	}
 	var empty bytes.Buffer
 	if err := tar.NewWriter(&empty).Close(); err != nil {
@@ -146,7 +149,7 @@ func (g *guestVolume) fill(ctx context.Context, way string, program []byte) erro
 		return nil
 	}
 	if err != nil && !errdefs.IsNotFound(err) {
-		return err
+		return fmt.Errorf("inspect volume: %w", err)
 	}
 	var buf bytes.Buffer
 	w := tar.NewWriter(&buf)
@@ -165,7 +168,10 @@ func (g *guestVolume) fill(ctx context.Context, way string, program []byte) erro
 		return err
 	}
 	_, err = g.client.CopyToContainer(ctx, way, client.CopyToContainerOptions{DestinationPath: guestDir, Content: &buf})
-	return err
+	if err != nil {
+		return fmt.Errorf("copy guest: %w", err)
+	}
+	return nil
 }
 
 // sweep removes the volumes of former guest programs that no sandbox uses.
@@ -173,7 +179,7 @@ func (g *guestVolume) sweep(ctx context.Context) error {
 	all, err := g.client.VolumeList(ctx, client.VolumeListOptions{Filters: make(client.Filters).Add("label",
 		labelInstance+"="+g.instance)})
 	if err != nil {
-		return err
+		return fmt.Errorf("list volumes: %w", err)
 	}
 	for _, v := range all.Items {
 		if v.Name == g.name || !strings.HasPrefix(v.Name, "berth-"+g.instance+"-") {
@@ -181,7 +187,7 @@ func (g *guestVolume) sweep(ctx context.Context) error {
 		}
 		if _, err := g.client.VolumeRemove(ctx, v.Name, client.VolumeRemoveOptions{}); err != nil &&
 			!errdefs.IsConflict(err) && !errdefs.IsNotFound(err) {
-			return err
+			return fmt.Errorf("remove volume: %w", err)
 		}
 	}
 	return nil

@@ -84,11 +84,11 @@ func (d *Driver) dial(ctx context.Context, name string) (net.Conn, error) {
 		AttachStdin: true, AttachStdout: true, AttachStderr: true,
 	})
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("create relay: %w", err)
 	}
 	attached, err := d.client.ExecAttach(ctx, relay.ID, client.ExecAttachOptions{})
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("attach to relay: %w", err)
 	}
 	conn := &stream{Conn: attached.Conn, in: attached.Reader}
 	stop := context.AfterFunc(ctx, func() { conn.Close() })

@@ -102,12 +102,12 @@ func (d *Driver) confirm(ctx context.Context, id string, notFound error) error {
 func (d *Driver) usage(ctx context.Context, name string, stats *sandbox.Stats) error {
 	r, err := d.client.ContainerStats(ctx, name, client.ContainerStatsOptions{})
 	if err != nil {
-		return err
+		return fmt.Errorf("read stats: %w", err)
 	}
 	defer r.Body.Close()
 	var u container.StatsResponse
 	if err := json.NewDecoder(io.LimitReader(r.Body, maxStats)).Decode(&u); err != nil {
-		return err
+		return fmt.Errorf("decode stats: %w", err)
 	}
 	stats.CPU = time.Duration(u.CPUStats.CPUUsage.TotalUsage)
 	stats.PIDs = int(u.PidsStats.Current)

@@ -68,8 +68,11 @@ func (t *templates) tag(template sandbox.Template) (string, error) {
 func (t *templates) load(ctx context.Context, template sandbox.Template, tag string) error {
 	t.importing.Lock()
 	defer t.importing.Unlock()
-	if _, err := t.client.ImageInspect(ctx, tag); err == nil || !errdefs.IsNotFound(err) {
-		return err // another call imported it
+	switch _, err := t.client.ImageInspect(ctx, tag); {
+	case err == nil:
+		return nil // another call imported it
+	case !errdefs.IsNotFound(err):
+		return fmt.Errorf("inspect image: %w", err)
 	}
 	began, rootfs := time.Now(), template.Path
 	r, w := io.Pipe()
@@ -134,7 +137,7 @@ func readProgress(r io.Reader) error {
 		if err := dec.Decode(&line); errors.Is(err, io.EOF) {
 			return nil
 		} else if err != nil {
-			return err
+			return fmt.Errorf("read answer: %w", err)
 		}
 		if line.Error != "" {
 			return errors.New(line.Error)
@@ -154,7 +157,7 @@ func (t *templates) sweep(ctx context.Context, keep func(t sandbox.Template, tag
 	all, err := t.client.ImageList(ctx, client.ImageListOptions{
 		Filters: make(client.Filters).Add("label", labelInstance+"="+t.instance, labelRootfs)})
 	if err != nil {
-		return err
+		return fmt.Errorf("list images: %w", err)
 	}
 	for _, image := range all.Items {
 		template := sandbox.Template{Digest: image.Labels[labelDigest], Path: image.Labels[labelRootfs]}
@@ -163,7 +166,7 @@ func (t *templates) sweep(ctx context.Context, keep func(t sandbox.Template, tag
 		}
 		_, err = t.client.ImageRemove(ctx, image.ID, client.ImageRemoveOptions{PruneChildren: true})
 		if err != nil && !errdefs.IsConflict(err) && !errdefs.IsNotFound(err) {
-			return err
+			return fmt.Errorf("remove image: %w", err)
 		}
 	}
 	return nil

@@ -23,7 +23,8 @@ func mountVolume(t *testing.T, dir string) error {
 			t.Error(err)
 		}
 	})
-	return unix.Mount("", dir, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_NODEV|unix.MS_NOSUID, "")
+	return os.NewSyscallError("mount", unix.Mount("", dir, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_NODEV|
+		unix.MS_NOSUID, ""))
 }
 
 // mounts checks that sandboxes share directories of the host, and nothing else of it.

@@ -165,7 +165,7 @@ func (d *Driver) prepareStateDir() (err error) {
 	}
 	var st unix.Statfs_t
 	if err := unix.Statfs(d.opts.StateDir, &st); err != nil {
-		return err
+		return os.NewSyscallError("statfs", err)
 	}
 	if st.Type == unix.TMPFS_MAGIC {
 		d.log.Warn("gvisor: the state directory is in memory; files of sandboxes count against their memory limit",

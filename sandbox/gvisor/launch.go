@@ -12,7 +12,7 @@ import (
 // namespace. An overlay without an upper layer cannot be written to, whatever fails above it.
 func mountRootfs(target string, layers []string) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
-		return err
+		return os.NewSyscallError("mount", err)
 	}
 	// Descriptors are used because a colon in a path would need escaping.
 	var lower []string
@@ -25,20 +25,21 @@ func mountRootfs(target string, layers []string) error {
 		lower = append(lower, fmt.Sprintf("/proc/self/fd/%d", fd))
 	}
 	options := "lowerdir=" + strings.Join(lower, ":") + ",redirect_dir=nofollow,metacopy=off"
-	return unix.Mount("overlay", target, "overlay", unix.MS_RDONLY|unix.MS_NODEV|unix.MS_NOSUID, options)
+	return os.NewSyscallError("mount", unix.Mount("overlay", target, "overlay", unix.MS_RDONLY|unix.MS_NODEV|
+		unix.MS_NOSUID, options))
 }
 
 // setLoopbackUp sets lo up in the calling thread's network namespace.
 func setLoopbackUp() error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return err
+		return os.NewSyscallError("socket", err)
 	}
 	defer unix.Close(fd)
 	ifr, err := unix.NewIfreq("lo")
 	if err != nil {
-		return err
+		return os.NewSyscallError("ioctl", err)
 	}
 	ifr.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
-	return unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, ifr)
+	return os.NewSyscallError("ioctl", unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, ifr))
 }

@@ -144,7 +144,7 @@ func wake(guest string) error {
 	if err != nil {
 		return &os.PathError{Op: "create", Path: wakeName, Err: err}
 	}
-	return unix.Close(fd)
+	return os.NewSyscallError("close", unix.Close(fd))
 }
 
 // unwake undoes wake if the guest has not noticed it.
@@ -247,7 +247,7 @@ func readImage(r io.Reader, dir, version string) error {
 	for i, name := range append([]string{versionName}, imageFiles...) {
 		h, err := in.Next()
 		if err != nil {
-			return err
+			return fmt.Errorf("read memory: %w", err)
 		}
 		if h.Name != name || h.Typeflag != tar.TypeReg {
 			return fmt.Errorf("got %q in the image, want %s", h.Name, name)

@@ -112,7 +112,7 @@ func (s instance) dial(ctx context.Context) (net.Conn, error) {
 	defer unix.Close(fd)
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
-		return nil, err
+		return nil, os.NewSyscallError("fstat", err)
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFSOCK {
 		return nil, errors.New("the guest's socket was replaced by another file")

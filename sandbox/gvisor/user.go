@@ -145,14 +145,14 @@ func (w *warden) Kill(ctx context.Context) error {
 		return nil
 	}
 	if err != nil {
-		return err
+		return os.NewSyscallError("pidfdopen", err)
 	}
 	defer unix.Close(fd)
 	if again, alive, err := w.search(); err != nil || !alive || again != pid {
 		return err // the number is reused by another process
 	}
 	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
-		return err
+		return os.NewSyscallError("pidfdsendsignal", err)
 	}
 	for { // until it is dead; it dies last
 		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 20)
@@ -160,7 +160,7 @@ func (w *warden) Kill(ctx context.Context) error {
 		case n > 0:
 			return nil
 		case err != nil && !errors.Is(err, unix.EINTR):
-			return err
+			return os.NewSyscallError("poll", err)
 		case ctx.Err() != nil:
 			return fmt.Errorf("process %d does not end: %w", pid, context.Cause(ctx))
 		}
@@ -200,9 +200,12 @@ func (w *warden) request(ctx context.Context, args ...string) (reply wardenReply
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.SetDeadline(time.Now()) })()
 	if err := json.NewEncoder(conn).Encode(map[string][]string{"args": args}); err != nil {
-		return reply, err
+		return reply, fmt.Errorf("send request: %w", err)
 	}
-	return reply, json.NewDecoder(io.LimitReader(conn, maxReply)).Decode(&reply)
+	if err := json.NewDecoder(io.LimitReader(conn, maxReply)).Decode(&reply); err != nil {
+		return reply, fmt.Errorf("read reply: %w", err)
+	}
+	return reply, nil
 }
 
 func (w *warden) control(ctx context.Context, args ...string) (string, error) {

@@ -274,7 +274,7 @@ func (c *client) watchPods(ctx context.Context, query url.Values, version string
 		if err := dec.Decode(&e); errors.Is(err, io.EOF) {
 			return errWatchEnded
 		} else if err != nil {
-			return err
+			return fmt.Errorf("read events: %w", err)
 		}
 		if e.Type == "ERROR" {
 			s := &apiError{verb: "WATCH", path: c.podsPath()}
@@ -283,7 +283,7 @@ func (c *client) watchPods(ctx context.Context, query url.Values, version string
 		}
 		p := &pod{}
 		if err := json.Unmarshal(e.Object, p); err != nil {
-			return err
+			return fmt.Errorf("decode pod: %w", err)
 		}
 		if event(p, e.Type == "DELETED") {
 			return nil

@@ -129,7 +129,7 @@ type kubeUser struct {
 func parseKubeconfig(raw []byte, dir, context string) (identity, error) {
 	var c kubeconfig
 	if err := yaml.Unmarshal(raw, &c); err != nil {
-		return identity{}, err
+		return identity{}, fmt.Errorf("decode kubeconfig: %w", err)
 	}
 	context = cmp.Or(context, c.CurrentContext)
 	at := slices.IndexFunc(c.Contexts, func(x struct {

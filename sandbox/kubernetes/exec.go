@@ -49,7 +49,7 @@ func (c *client) exec(ctx context.Context, name string, command ...string) (*con
 		if resp != nil && resp.StatusCode >= 300 {
 			return nil, refusal(resp, "EXEC", c.podPath(name))
 		}
-		return nil, err
+		return nil, fmt.Errorf("connect: %w", err)
 	}
 	ws.SetReadLimit(-1) // messages are read in pieces
 	life, end := context.WithCancel(context.Background())
@@ -115,7 +115,7 @@ func (s *conn) next(ctx context.Context) error {
 	}
 	_, in, err := s.ws.Reader(ctx)
 	if err != nil {
-		return err
+		return fmt.Errorf("receive: %w", err)
 	}
 	var head [1]byte
 	if _, err := io.ReadFull(in, head[:]); errors.Is(err, io.EOF) {
@@ -197,7 +197,10 @@ func (s *conn) until(deadline func() time.Time) (context.Context, context.Cancel
 // Close ends the connection, and with it the command.
 func (s *conn) Close() error {
 	s.end()
-	return s.ws.CloseNow()
+	if err := s.ws.CloseNow(); err != nil {
+		return fmt.Errorf("close connection: %w", err)
+	}
+	return nil
 }
 
 // SetDeadline implements net.Conn. It applies to later calls.

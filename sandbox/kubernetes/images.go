@@ -183,7 +183,7 @@ func (i *images) get(ctx context.Context, tag string, build func() (v1.Image, er
 	}
 	to, err := name.NewTag(i.repository + ":" + tag)
 	if err != nil {
-		return "", err
+		return "", fmt.Errorf("parse tag: %w", err)
 	}
 	if found, err := remote.Head(to, i.options(ctx)...); err == nil {
 		s.ref = to.Context().Digest(found.Digest.String()).String()
@@ -201,7 +201,7 @@ func (i *images) get(ctx context.Context, tag string, build func() (v1.Image, er
 	}
 	digest, err := img.Digest()
 	if err != nil {
-		return "", err
+		return "", fmt.Errorf("compute digest: %w", err)
 	}
 	s.ref = to.Context().Digest(digest.String()).String()
 	i.log.Info("kubernetes: pushed an image", "image", to.String(), "took", time.Since(began).Round(time.Millisecond))
@@ -222,10 +222,14 @@ func notInRegistry(err error) bool {
 
 // blank returns an image without layers. Its stop signal ends the guest, which ignores others.
 func blank() (v1.Image, error) {
-	return mutate.ConfigFile(mutate.MediaType(mutate.ConfigMediaType(empty.Image, types.OCIConfigJSON),
+	img, err := mutate.ConfigFile(mutate.MediaType(mutate.ConfigMediaType(empty.Image, types.OCIConfigJSON),
 		types.OCIManifestSchema1),
 		&v1.ConfigFile{OS: "linux", Architecture: runtime.GOARCH, Config: v1.Config{StopSignal: "SIGKILL"},
 			RootFS: v1.RootFS{Type: "layers"}})
+	if err != nil {
+		return nil, fmt.Errorf("set configuration: %w", err)
+	}
+	return img, nil
 }
 
 // base returns the image of a template without a guest. The registry stores it under a tag of its
@@ -233,11 +237,14 @@ func blank() (v1.Image, error) {
 func (i *images) base(ctx context.Context, tag, rootfs string) (v1.Image, error) {
 	to, err := name.NewTag(i.repository + ":" + tag)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("parse tag: %w", err)
 	}
 	img, err := remote.Image(to, i.options(ctx)...)
-	if err == nil || !notInRegistry(err) {
-		return img, err
+	switch {
+	case err == nil:
+		return img, nil
+	case !notInRegistry(err):
+		return nil, fmt.Errorf("read image: %w", err)
 	}
 	if img, err = blank(); err != nil {
 		return nil, err
@@ -248,12 +255,15 @@ func (i *images) base(ctx context.Context, tag, rootfs string) (v1.Image, error)
 	img, err = mutate.AppendLayers(img, stream.NewLayer(r, stream.WithMediaType(types.OCILayer),
 		stream.WithCompressionLevel(gzip.BestSpeed)))
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("add layer: %w", err)
 	}
 	if err := remote.Write(to, img, i.options(ctx)...); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("push image: %w", err)
 	}
-	return remote.Image(to, i.options(ctx)...)
+	if img, err = remote.Image(to, i.options(ctx)...); err != nil {
+		return nil, fmt.Errorf("read image: %w", err)
+	}
+	return img, nil
 }
 
 // writeTree writes a root file system as a layer.
@@ -303,9 +313,12 @@ func (i *images) withGuest(img v1.Image, who owner) (v1.Image, error) {
 	},
 		tarball.WithMediaType(types.OCILayer), tarball.WithCompressionLevel(gzip.BestSpeed))
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("make layer: %w", err)
 	}
-	return mutate.AppendLayers(img, l)
+	if img, err = mutate.AppendLayers(img, l); err != nil {
+		return nil, fmt.Errorf("add layer: %w", err)
+	}
+	return img, nil
 }
 
 // userOf returns the account of commands in a template.

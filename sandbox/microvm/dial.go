@@ -58,7 +58,7 @@ func (s instance) dial(ctx context.Context) (conn, error) {
 			if errors.Is(err, unix.EWOULDBLOCK) {
 				continue
 			}
-			return conn{}, err
+			return conn{}, os.NewSyscallError("flock", err)
 		}
 		c, err := s.dialPort(ctx, portName(i))
 		if err != nil {

@@ -86,13 +86,13 @@ func (l launch) limitFiles(pid int) error {
 	uid := uintptr(l.uid)
 	for _, call := range []uintptr{unix.SYS_SETRESGID, unix.SYS_SETRESUID} { // of this thread only
 		if _, _, errno := unix.RawSyscall(call, uid, uid, uid); errno != 0 {
-			return errno
+			return os.NewSyscallError("setresuid", errno)
 		}
 	}
 	for what, n := range map[int]uint64{unix.RLIMIT_FSIZE: uint64(l.size), unix.RLIMIT_CORE: 0} {
 		if err := unix.Prlimit(pid, what, &unix.Rlimit{Cur: n, Max: n}, nil); err != nil &&
 			!errors.Is(err, unix.ESRCH) {
-			return err
+			return os.NewSyscallError("prlimit", err)
 		}
 	}
 	return nil
@@ -102,10 +102,10 @@ func (l launch) limitFiles(pid int) error {
 func giveUp() error {
 	for capability := uintptr(0); capability <= unix.CAP_LAST_CAP; capability++ {
 		if err := unix.Prctl(unix.PR_CAPBSET_DROP, capability, 0, 0, 0); err != nil && !errors.Is(err, unix.EINVAL) {
-			return err
+			return os.NewSyscallError("prctl", err)
 		}
 	}
-	return unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+	return os.NewSyscallError("prctl", unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
 }
 
 // changeRoot creates a root for QEMU and makes it the calling thread's, in its own mount
@@ -122,10 +122,10 @@ func (l launch) changeRoot() error {
 // namespace. The root is mounted at dir and becomes read-only.
 func newRoot(dir string, shown []string, furnish func(root string) error) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
-		return err
+		return os.NewSyscallError("mount", err)
 	}
 	if err := unix.Mount("berth", dir, "tmpfs", unix.MS_NOSUID, "mode=0755,size=1m,nr_inodes=128"); err != nil {
-		return err
+		return os.NewSyscallError("mount", err)
 	}
 	old := unix.Umask(0)
 	defer unix.Umask(old)
@@ -138,7 +138,7 @@ func newRoot(dir string, shown []string, furnish func(root string) error) error 
 		return err
 	}
 	if err := unix.Mount("", dir, "", unix.MS_REMOUNT|unix.MS_RDONLY|unix.MS_NOSUID, ""); err != nil {
-		return err
+		return os.NewSyscallError("mount", err)
 	}
 	if err := errors.Join(unix.Chdir(dir), unix.PivotRoot(".", ".")); err != nil {
 		return err
@@ -178,7 +178,8 @@ func show(path, to string) error {
 	if err := unix.Mount(path, to, "", unix.MS_BIND, ""); err != nil {
 		return &os.PathError{Op: "bind", Path: path, Err: err}
 	}
-	return unix.Mount("", to, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV, "")
+	return os.NewSyscallError("mount", unix.Mount("", to, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY|
+		unix.MS_NOSUID|unix.MS_NODEV, ""))
 }
 
 // makeDevices creates the devices that programs expect.
@@ -188,7 +189,7 @@ func makeDevices(dir string) error {
 	}
 	for name, minor := range map[string]uint32{"null": 3, "zero": 5, "urandom": 9} {
 		if err := unix.Mknod(filepath.Join(dir, name), unix.S_IFCHR|0o666, int(unix.Mkdev(1, minor))); err != nil {
-			return err
+			return os.NewSyscallError("mknod", err)
 		}
 	}
 	return nil
@@ -201,7 +202,7 @@ func (l launch) makeKVM(dir string) error {
 	}
 	kvm := filepath.Join(dir, "kvm")
 	if err := unix.Mknod(kvm, unix.S_IFCHR|0o600, int(unix.Mkdev(10, 232))); err != nil {
-		return err
+		return os.NewSyscallError("mknod", err)
 	}
 	return os.Chown(kvm, l.uid, l.uid)
 }

@@ -82,8 +82,11 @@ func (s instance) unstop(ctx context.Context) error {
 	var state struct {
 		Status string `json:"status"`
 	}
-	if err := json.Unmarshal(raw, &state); err != nil || state.Status != "io-error" {
-		return err
+	if err := json.Unmarshal(raw, &state); err != nil {
+		return fmt.Errorf("decode status: %w", err)
+	}
+	if state.Status != "io-error" {
+		return nil
 	}
 	_, err = s.command(ctx, "cont")
 	return err
@@ -98,7 +101,7 @@ func (s instance) command(ctx context.Context, name string) (result json.RawMess
 	}
 	defer lock.Close()
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
-		return nil, err
+		return nil, os.NewSyscallError("flock", err)
 	}
 	conn, err := s.connect(ctx, "monitor")
 	if err != nil {
@@ -128,7 +131,7 @@ func await(in *json.Decoder) (json.RawMessage, error) {
 			} `json:"error"`
 		}
 		if err := in.Decode(&m); err != nil {
-			return nil, err
+			return nil, fmt.Errorf("decode answer: %w", err)
 		}
 		if m.Error != nil {
 			return nil, fmt.Errorf("qemu: %.200q", m.Error.Desc)

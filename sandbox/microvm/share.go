@@ -70,7 +70,7 @@ func (s share) start() (*exec.Cmd, error) {
 	defer users.Close()
 	var files unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err != nil {
-		return nil, err
+		return nil, os.NewSyscallError("getrlimit", err)
 	}
 	cmd := &exec.Cmd{Path: rootShare, Dir: "/", Env: []string{}, Stdout: s.log, Stderr: s.log,
 		ExtraFiles: []*os.File{s.socket},
@@ -99,7 +99,7 @@ func (s share) start() (*exec.Cmd, error) {
 			return fmt.Errorf("create its root: %w", err)
 		}
 		if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
-			return err
+			return os.NewSyscallError("prctl", err)
 		}
 		if err := cmd.Start(); err != nil {
 			return err
@@ -163,7 +163,7 @@ func mapMount(m mountRecord, place string, users int) error {
 	if err := unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH, &attr); err != nil {
 		return &os.PathError{Op: "mount_setattr", Path: m.Source, Err: err}
 	}
-	return unix.MoveMount(tree, "", unix.AT_FDCWD, place, unix.MOVE_MOUNT_F_EMPTY_PATH)
+	return os.NewSyscallError("movemount", unix.MoveMount(tree, "", unix.AT_FDCWD, place, unix.MOVE_MOUNT_F_EMPTY_PATH))
 }
 
 // userNamespace returns a new user namespace, whose numbers from 0 on are the host's from base

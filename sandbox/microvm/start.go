@@ -187,11 +187,11 @@ func (s instance) awaitGuest(ctx context.Context, ended <-chan struct{}) error {
 func (s instance) listen(name string) (*os.File, error) {
 	dir, err := unix.Open(s.path("run"), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return nil, err
+		return nil, os.NewSyscallError("open", err)
 	}
 	defer unix.Close(dir)
 	if err := unix.Unlinkat(dir, name, 0); err != nil && !errors.Is(err, unix.ENOENT) { // of a failed start
-		return nil, err
+		return nil, os.NewSyscallError("unlinkat", err)
 	}
 	// A descriptor is used because a socket's path must be short.
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: fmt.Sprintf("/proc/self/fd/%d/%s", dir, name)})
