@@ -10,7 +10,7 @@ func Item(own Fields, required ...string) Rule {
 		"status": OneOf("in_progress", "completed", "incomplete"),
 	}
 	maps.Copy(all, own)
-	return OpenObject(all, required...)
+	return closed(all, func(obj map[string]any) []string { return ItemFields(itemType(obj)) }, required...)
 }
 
 // Call allows an item that is a call or the output of one.
@@ -48,7 +48,10 @@ func Part(own Fields, required ...string) Rule {
 		"filename": AnyText,
 	}
 	maps.Copy(all, own)
-	return OpenObject(all, required...)
+	return closed(all, func(obj map[string]any) []string {
+		kind, _ := obj["type"].(string)
+		return PartFields(kind)
+	}, required...)
 }
 
 // InputParts are the parts of a user's message, by type.
