@@ -246,8 +246,27 @@ func (c *client) send(ctx context.Context, method, path, kind string, body io.Re
 
 // printObject prints the answer of a GET as indented JSON.
 func (c *client) printObject(cmd *cobra.Command, path string) error {
+	return c.printAnswer(cmd, http.MethodGet, path, nil)
+}
+
+// printLines prints the objects of a list endpoint, each as a line of JSON.
+func (c *client) printLines(cmd *cobra.Command, path string) error {
+	all, err := list[json.RawMessage](cmd.Context(), c, path)
+	if err != nil {
+		return err
+	}
+	for _, raw := range all {
+		if _, err := fmt.Fprintf(cmd.OutOrStdout(), "%s\n", raw); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// printAnswer prints the answer of a request as indented JSON.
+func (c *client) printAnswer(cmd *cobra.Command, method, path string, in any) error {
 	var raw json.RawMessage
-	if err := c.call(cmd.Context(), http.MethodGet, path, nil, &raw); err != nil {
+	if err := c.call(cmd.Context(), method, path, in, &raw); err != nil {
 		return err
 	}
 	_, err := cmd.OutOrStdout().Write(append(jsonscan.Indent(raw), '\n'))

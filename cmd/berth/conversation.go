@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"maps"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -16,10 +15,11 @@ import (
 var conversations = kind{"conversation", "/v1/conversations", berth.PrefixConversation, 0}
 
 func newConversation() *cobra.Command {
-	cmd := &cobra.Command{Use: "conversation", Short: "List and delete conversations",
+	cmd := &cobra.Command{Use: "conversation", Short: "List, show and delete conversations",
 		Long: `A conversation is a list of items that responses read and extend. It is created with
 POST /v1/conversations, and used with "conversation" in a request for a response.`}
-	cmd.AddCommand(newConversationLs(), newConversationRm())
+	cmd.AddCommand(newConversationLs(), newGet(conversations, "CONVERSATION", "items", "/items"),
+		newDelete(conversations, "CONVERSATION", " with their items"))
 	return cmd
 }
 
@@ -41,24 +41,6 @@ func newConversationLs() *cobra.Command {
 				return fmt.Sprintf("%s\t%s\t%s", l.id(string(c.ID)), l.since(now, c.CreatedAt),
 					l.cut(strings.Join(pairs, " "), 48))
 			})
-	}
-	return cmd
-}
-
-func newConversationRm() *cobra.Command {
-	cmd := &cobra.Command{Use: "rm CONVERSATION...", Aliases: []string{"delete"},
-		Short: "Delete conversations with their items", Args: cobra.MinimumNArgs(1)}
-	connect := clientFlags(cmd)
-	cmd.ValidArgsFunction = conversations.complete(connect, -1)
-	cmd.RunE = func(cmd *cobra.Command, refs []string) error {
-		c := connect()
-		return each(refs, func(ref string) error {
-			id, err := conversations.resolve(cmd.Context(), c, ref)
-			if err != nil {
-				return err
-			}
-			return c.call(cmd.Context(), "DELETE", conversations.path+"/"+url.PathEscape(id), nil, nil)
-		})
 	}
 	return cmd
 }

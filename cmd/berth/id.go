@@ -145,7 +145,7 @@ func (k kind) ambiguous(ref string, found []*object) error {
 
 // ambiguous is the error for a reference that selects several objects.
 func ambiguous(what, ref string, ids []string) error {
-	return fmt.Errorf("%d %ss match %q; use the id of one: %s", len(ids), what, ref, someOf(ids))
+	return fmt.Errorf("%d %s match %q; use the id of one: %s", len(ids), plural(what), ref, someOf(ids))
 }
 
 // matches reports whether digits are the start or the end of an id without its prefix.

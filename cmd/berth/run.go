@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"mime/multipart"
 	"net"
 	"net/http"
 	"net/url"
@@ -347,42 +346,14 @@ func (t *task) start(ctx context.Context, c *client, body map[string]any, out io
 func upload(ctx context.Context, c *client, names []string) ([]berth.FileID, error) {
 	var ids []berth.FileID
 	for _, name := range names {
-		f, err := os.Open(name)
-		if err != nil {
+		var file berth.File
+		if err := c.sendFile(ctx, "/v1/files", map[string]string{"purpose": "user_data"}, "file", name,
+			&file); err != nil {
 			return nil, err
 		}
-		id, err := uploadFile(ctx, c, f)
-		f.Close()
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
-		}
-		ids = append(ids, id)
+		ids = append(ids, file.ID)
 	}
 	return ids, nil
-}
-
-func uploadFile(ctx context.Context, c *client, f *os.File) (berth.FileID, error) {
-	r, w := io.Pipe()
-	form := multipart.NewWriter(w)
-	go func() {
-		err := form.WriteField("purpose", "user_data")
-		if err == nil {
-			var part io.Writer
-			if part, err = form.CreateFormFile("file", filepath.Base(f.Name())); err == nil {
-				_, err = io.Copy(part, f)
-			}
-		}
-		w.CloseWithError(errors.Join(err, form.Close()))
-	}()
-	resp, err := c.do(ctx, http.MethodPost, "/v1/files", form.FormDataContentType(), r)
-	r.CloseWithError(errors.New("upload aborted"))
-	if err != nil {
-		return "", err
-	}
-	defer resp.Body.Close()
-	var file berth.File
-	err = json.NewDecoder(resp.Body).Decode(&file)
-	return file.ID, err
 }
 
 // follow creates a response and shows its events until it ends.

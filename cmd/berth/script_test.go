@@ -72,7 +72,7 @@ func post(ts *testscript.TestScript, _ bool, args []string) {
 	resp, err := http.Post(ts.Getenv("BERTH_URL")+args[0], "application/json", strings.NewReader(args[1]))
 	ts.Check(err)
 	resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
+	if resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusNoContent {
 		ts.Fatalf("%s", resp.Status)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/url"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -174,7 +175,11 @@ func each(ids []string, do func(id string) error) error {
 	failed := false
 	for _, id := range ids {
 		if err := do(id); err != nil {
-			fmt.Fprintf(os.Stderr, "berth: %s: %s\n", id, inLine(err.Error()))
+			text := inLine(err.Error())
+			if !strings.Contains(text, strconv.Quote(id)) { // which names the object already
+				text = id + ": " + text
+			}
+			fmt.Fprintf(os.Stderr, "berth: %s\n", text)
 			failed = true
 		}
 	}
