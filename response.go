@@ -256,6 +256,10 @@ func (in *Input) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
+// Visible reports whether requests other than the one that created a response may read it: it is stored, or
+// runs in the background.
+func (r *Response) Visible() bool { return r.Store || r.Background }
+
 // NewResponse returns a new response to a request: in progress, with empty output and
 // every default filled in.
 func NewResponse(id ResponseID, createdAt int64, req *ResponseRequest) *Response {

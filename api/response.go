@@ -171,11 +171,16 @@ func (h *responses) get(x *exchange.Exchange, r *http.Request, c berth.Caller) e
 	}
 	id := berth.ResponseID(r.PathValue("response"))
 	state, err := h.store.ResponseState(r.Context(), c.Project, id)
-	if errors.Is(err, store.ErrNotFound) || err == nil && !state.Stored {
+	if errors.Is(err, store.ErrNotFound) {
 		return exchange.ResponseNotFound(id)
 	}
 	if err != nil {
 		return err
+	}
+	if !state.Stored {
+		if _, err := h.find(r, c); err != nil {
+			return err
+		}
 	}
 	if stream {
 		return h.stream(x, r, c.Project, id, after, obfuscate)
@@ -199,11 +204,11 @@ func streamInBody(r *http.Request) bool {
 }
 
 // find returns the response of the request's path. A response with store: false is
-// visible only to the request that created it.
+// visible only to the request that created it, unless it runs in the background.
 func (h *responses) find(r *http.Request, c berth.Caller) (*store.Response, error) {
 	id := berth.ResponseID(r.PathValue("response"))
 	rec, err := h.store.GetResponse(r.Context(), c.Project, id)
-	if errors.Is(err, store.ErrNotFound) || err == nil && !rec.Body.Store {
+	if errors.Is(err, store.ErrNotFound) || err == nil && !rec.Body.Visible() {
 		return nil, exchange.ResponseNotFound(id)
 	}
 	return rec, err

@@ -28,10 +28,6 @@ type admission struct {
 // yet.
 func (a *admission) prepareRun(ctx context.Context, chosen []Option) (*run, error) {
 	e, r, req, p := a.engine, a.run, a.req, a.caller.Project
-	if req.Background && !req.Stored() {
-		return nil, berth.Invalid("background",
-			"Background responses must be stored. Set 'store' to true or 'background' to false.")
-	}
 	for _, option := range chosen {
 		option(r)
 	}

@@ -94,7 +94,7 @@ func (e *Engine) create(ctx context.Context, caller berth.Caller, req *berth.Res
 	}
 	r.trace(ctx)
 	if !req.Stored() {
-		e.live.await(r.id(), 1)
+		e.live.await(r.id(), 1) // in the background: until it is deleted, or this process ends
 		r.options.unstored.Expect(r.key())
 	}
 	if !req.Background {
@@ -148,13 +148,16 @@ func (e *Engine) Delete(ctx context.Context, caller berth.Caller, id berth.Respo
 	} else if err != nil {
 		return err
 	}
+	if !rec.Body.Store {
+		e.live.forget(id)
+	}
 	return nil
 }
 
-// stored returns a response that the project may see.
+// stored returns a response that the project may see: one that is stored, or runs in the background.
 func (e *Engine) stored(ctx context.Context, p berth.ProjectID, id berth.ResponseID) (*store.Response, error) {
 	rec, err := e.Responses.GetResponse(ctx, p, id)
-	if errors.Is(err, store.ErrNotFound) || (err == nil && !rec.Body.Store) {
+	if errors.Is(err, store.ErrNotFound) || (err == nil && !rec.Body.Visible()) {
 		return nil, berth.NotFound("Response", id)
 	}
 	return rec, err

@@ -5,11 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/engine/transcript"
 	"github.com/berth-run/berth/store"
 )
+
+// unstoredLife is how long the servers of a cluster keep a background response that is not stored. Another server
+// cannot tell whether the one that ran it lives.
+const unstoredLife = time.Hour
 
 // resume starts the run of a response in this process. It does nothing if the response
 // runs here already, has ended, or is held by another server. If stopped is not nil, the
@@ -28,6 +33,10 @@ func (e *Engine) resume(ctx context.Context, ref store.RunRef, stopped error) er
 		return fmt.Errorf("read response: %w", err)
 	}
 	if !rec.Body.Store {
+		if age := time.Since(time.Unix(rec.Body.CreatedAt, 0)); rec.Body.Background && !e.Placement.Alone() &&
+			age < unstoredLife {
+			return errForOther
+		}
 		// Its client has disconnected, and no other client may read it.
 		if err := e.Responses.DeleteResponse(ctx, ref.Project, ref.Response); err != nil {
 			return fmt.Errorf("delete response: %w", err)

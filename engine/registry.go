@@ -75,6 +75,13 @@ func (g *registry) await(id berth.ResponseID, change int) {
 	}
 }
 
+// forget ends the wait for all clients of a response that was deleted.
+func (g *registry) forget(id berth.ResponseID) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.awaited, id)
+}
+
 // claim waits until no other goroutine of this process creates or resumes a response, and
 // then holds the response until release is called. The error is the cause of ctx's end.
 func (g *registry) claim(ctx context.Context, id berth.ResponseID) (release func(), err error) {

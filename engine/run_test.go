@@ -428,10 +428,44 @@ func TestNotStored(t *testing.T) {
 		}
 		leave()
 		wantGone(t, h.store, r.ID)
-		if _, err := h.tryCreate(t.Context(),
-			`{"model":"played","input":"x","store":false,"background":true}`); berth.ErrorCode(
-			err) != berth.CodeInvalid {
-			t.Errorf("background without store: got %v", err)
+	})
+}
+
+// A background response that is not stored can be read, cancelled and deleted while its server runs; the next start
+// deletes it.
+func TestBackgroundUnstored(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		h := newHouse(t, say("one"), say("two"))
+		const body = `{"model":"played","input":"x","store":false,"background":true}`
+		for _, end := range []string{"deleted", "swept"} {
+			ctx, leave := context.WithCancel(t.Context())
+			r, err := h.tryCreate(ctx, body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			leave()
+			if got := h.final(r.ID); got.Status != berth.StatusCompleted || got.Store {
+				t.Errorf("got %+v", got)
+			}
+			h.engine.Settled(r.ID)
+			if err := h.engine.Sweep(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if got, err := h.engine.Cancel(t.Context(), caller, r.ID); err != nil || got.Status != berth.StatusCompleted {
+				t.Errorf("it cannot be found: %v", err)
+			}
+			if end == "deleted" {
+				if err := h.engine.Delete(t.Context(), caller, r.ID); err != nil {
+					t.Error(err)
+				}
+			} else {
+				h.stop()
+				h.start()
+				if err := h.engine.Recover(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			wantGone(t, h.store, r.ID)
 		}
 	})
 }

@@ -112,9 +112,9 @@ func tools(b *base, containers *container.Access, vectors *vectorstore.Service, 
 	}
 	return tool.NewRegistry(standard.Kinds(standard.Options{Containers: containers, Kernels: containers,
 		Desktops: containers, Shell: limits, Environment: shellEnvironment(config.Shell, b.quota.Limits),
-		Computer: computer.Limits{Timeout: config.Shell.Timeout},
-		Code: codeinterpreter.Limits{Timeout: config.Shell.Timeout, Output: config.Shell.Output}, VectorStores: vectors,
-		MCP: servers, WebSearch: web,
+		Computer:     computer.Limits{Timeout: config.Shell.Timeout},
+		Code:         codeinterpreter.Limits{Timeout: config.Shell.Timeout, Output: config.Shell.Output},
+		VectorStores: vectors, MCP: servers, WebSearch: web,
 		Images: imagegeneration.Options{Model: config.Images.Model, Images: pictures, Log: log}})...), nil
 }
 
