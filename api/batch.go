@@ -45,25 +45,12 @@ func (h *batches) create(x *exchange.Exchange, r *http.Request, c berth.Caller) 
 
 // list serves GET /v1/batches.
 func (h *batches) list(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	q := exchange.NewQuery(r)
-	page := q.Page(20, 100)
-	if err := q.End(); err != nil {
-		return err
-	}
-	data, more, err := h.service.List(r.Context(), c.Project, page)
-	if err != nil {
-		return exchange.ListError(err, page)
-	}
-	return x.JSON(http.StatusOK, exchange.ListOf(data, more, func(b *berth.Batch) string { return string(b.ID) }))
+	return exchange.List(x, r, c, h.service.List, func(b *berth.Batch) string { return string(b.ID) })
 }
 
 // get serves GET /v1/batches/{batch}.
 func (h *batches) get(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	b, err := h.service.Get(r.Context(), c.Project, berth.BatchID(r.PathValue("batch")))
-	if err != nil {
-		return err
-	}
-	return x.JSON(http.StatusOK, b)
+	return exchange.Get(x, r, c, h.service.Get, berth.BatchID(r.PathValue("batch")))
 }
 
 // cancel serves POST /v1/batches/{batch}/cancel.

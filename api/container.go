@@ -120,19 +120,12 @@ func (h *containers) list(x *exchange.Exchange, r *http.Request, c berth.Caller)
 
 // get serves GET /v1/containers/{container}.
 func (h *containers) get(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	container, err := h.service.Get(r.Context(), c.Project, containerID(r))
-	if err != nil {
-		return err
-	}
-	return x.JSON(http.StatusOK, container)
+	return exchange.Get(x, r, c, h.service.Get, containerID(r))
 }
 
 // delete serves DELETE /v1/containers/{container}.
 func (h *containers) delete(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	if err := h.service.Delete(r.Context(), c.Project, containerID(r)); err != nil {
-		return err
-	}
-	return x.JSON(http.StatusOK, exchange.Deleted(containerID(r), "container.deleted"))
+	return exchange.Delete(x, r, c, h.service.Delete, containerID(r), "container.deleted")
 }
 
 // audit serves GET /v1/containers/{container}/audit: the audit entries of the container,

@@ -77,11 +77,7 @@ func (h *storedFiles) list(x *exchange.Exchange, r *http.Request, c berth.Caller
 
 // get serves GET /v1/files/{file}.
 func (h *storedFiles) get(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	file, err := h.files.Get(r.Context(), c.Project, berth.FileID(r.PathValue("file")))
-	if err != nil {
-		return err
-	}
-	return x.JSON(http.StatusOK, file)
+	return exchange.Get(x, r, c, h.files.Get, berth.FileID(r.PathValue("file")))
 }
 
 // content serves GET /v1/files/{file}/content.
@@ -96,9 +92,5 @@ func (h *storedFiles) content(x *exchange.Exchange, r *http.Request, c berth.Cal
 
 // delete serves DELETE /v1/files/{file}.
 func (h *storedFiles) delete(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	id := berth.FileID(r.PathValue("file"))
-	if err := h.files.Delete(r.Context(), c.Project, id); err != nil {
-		return err
-	}
-	return x.JSON(http.StatusOK, exchange.Deleted(id, "file"))
+	return exchange.Delete(x, r, c, h.files.Delete, berth.FileID(r.PathValue("file")), "file")
 }

@@ -31,25 +31,12 @@ func (h *storedSkills) create(x *exchange.Exchange, r *http.Request, c berth.Cal
 
 // list serves GET /v1/skills.
 func (h *storedSkills) list(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	q := exchange.NewQuery(r)
-	page := q.Page(20, 100)
-	if err := q.End(); err != nil {
-		return err
-	}
-	data, more, err := h.service.List(r.Context(), c.Project, page)
-	if err != nil {
-		return exchange.ListError(err, page)
-	}
-	return x.JSON(http.StatusOK, exchange.ListOf(data, more, func(s *berth.Skill) string { return string(s.ID) }))
+	return exchange.List(x, r, c, h.service.List, func(s *berth.Skill) string { return string(s.ID) })
 }
 
 // get serves GET /v1/skills/{skill}.
 func (h *storedSkills) get(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	skill, err := h.service.Get(r.Context(), c.Project, skillID(r))
-	if err != nil {
-		return err
-	}
-	return x.JSON(http.StatusOK, skill)
+	return exchange.Get(x, r, c, h.service.Get, skillID(r))
 }
 
 // update serves POST /v1/skills/{skill}: it sets the default version.
@@ -69,10 +56,7 @@ func (h *storedSkills) update(x *exchange.Exchange, r *http.Request, c berth.Cal
 
 // delete serves DELETE /v1/skills/{skill}.
 func (h *storedSkills) delete(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	if err := h.service.Delete(r.Context(), c.Project, skillID(r)); err != nil {
-		return err
-	}
-	return x.JSON(http.StatusOK, exchange.Deleted(skillID(r), "skill.deleted"))
+	return exchange.Delete(x, r, c, h.service.Delete, skillID(r), "skill.deleted")
 }
 
 // createVersion serves POST /v1/skills/{skill}/versions.

@@ -35,33 +35,17 @@ func (h *containers) snapshot(x *exchange.Exchange, r *http.Request, c berth.Cal
 
 // list serves GET /v1/snapshots.
 func (h *snapshots) list(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	q := exchange.NewQuery(r)
-	page := q.Page(20, 100)
-	if err := q.End(); err != nil {
-		return err
-	}
-	data, more, err := h.service.List(r.Context(), c.Project, page)
-	if err != nil {
-		return exchange.ListError(err, page)
-	}
-	return x.JSON(http.StatusOK, exchange.ListOf(data, more, func(s *berth.Snapshot) string { return string(s.ID) }))
+	return exchange.List(x, r, c, h.service.List, func(s *berth.Snapshot) string { return string(s.ID) })
 }
 
 // get serves GET /v1/snapshots/{snapshot}.
 func (h *snapshots) get(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	kept, err := h.service.Get(r.Context(), c.Project, snapshotID(r))
-	if err != nil {
-		return err
-	}
-	return x.JSON(http.StatusOK, kept)
+	return exchange.Get(x, r, c, h.service.Get, snapshotID(r))
 }
 
 // delete serves DELETE /v1/snapshots/{snapshot}.
 func (h *snapshots) delete(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	if err := h.service.Delete(r.Context(), c.Project, snapshotID(r)); err != nil {
-		return err
-	}
-	return x.JSON(http.StatusOK, exchange.Deleted(snapshotID(r), "container.snapshot.deleted"))
+	return exchange.Delete(x, r, c, h.service.Delete, snapshotID(r), "container.snapshot.deleted")
 }
 
 // fork serves POST /v1/containers/{container}/fork.

@@ -9,9 +9,5 @@ import (
 
 // stats serves GET /v1/containers/{container}/stats.
 func (h *containers) stats(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	stats, err := h.service.Stats(r.Context(), c.Project, containerID(r))
-	if err != nil {
-		return err
-	}
-	return x.JSON(http.StatusOK, stats)
+	return exchange.Get(x, r, c, h.service.Stats, containerID(r))
 }

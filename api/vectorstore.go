@@ -86,11 +86,7 @@ func (h *vectorStores) list(x *exchange.Exchange, r *http.Request, c berth.Calle
 
 // get serves GET /v1/vector_stores/{vector_store}.
 func (h *vectorStores) get(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	v, err := h.service.Get(r.Context(), c.Project, vectorStoreID(r))
-	if err != nil {
-		return err
-	}
-	return x.JSON(http.StatusOK, v)
+	return exchange.Get(x, r, c, h.service.Get, vectorStoreID(r))
 }
 
 // update serves POST /v1/vector_stores/{vector_store}. expires_after null removes the
@@ -119,10 +115,7 @@ func (h *vectorStores) update(x *exchange.Exchange, r *http.Request, c berth.Cal
 
 // delete serves DELETE /v1/vector_stores/{vector_store}.
 func (h *vectorStores) delete(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	if err := h.service.Delete(r.Context(), c.Project, vectorStoreID(r)); err != nil {
-		return err
-	}
-	return x.JSON(http.StatusOK, exchange.Deleted(vectorStoreID(r), "vector_store.deleted"))
+	return exchange.Delete(x, r, c, h.service.Delete, vectorStoreID(r), "vector_store.deleted")
 }
 
 // search serves POST /v1/vector_stores/{vector_store}/search.

@@ -67,11 +67,7 @@ func (h *volumes) get(x *exchange.Exchange, r *http.Request, c berth.Caller) err
 	if h.service == nil {
 		return errNoVolumes
 	}
-	v, err := h.service.Get(r.Context(), c.Project, volumeID(r))
-	if err != nil {
-		return err
-	}
-	return x.JSON(http.StatusOK, v)
+	return exchange.Get(x, r, c, h.service.Get, volumeID(r))
 }
 
 // delete serves DELETE /v1/volumes/{volume}.

@@ -36,18 +36,7 @@ func (h *webhooks) create(x *exchange.Exchange, r *http.Request, c berth.Caller)
 
 // list serves GET /v1/webhook_endpoints, the newest first.
 func (h *webhooks) list(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	q := exchange.NewQuery(r)
-	page := q.Page(20, 100)
-	if err := q.End(); err != nil {
-		return err
-	}
-	endpoints, more, err := h.service.List(r.Context(), c.Project, page)
-	if err != nil {
-		return exchange.ListError(err, page)
-	}
-	return x.JSON(http.StatusOK, exchange.ListOf(endpoints, more, func(e *berth.WebhookEndpoint) string {
-		return string(e.ID)
-	}))
+	return exchange.List(x, r, c, h.service.List, func(e *berth.WebhookEndpoint) string { return string(e.ID) })
 }
 
 // webhookID returns the endpoint id of the request's path.
@@ -55,11 +44,7 @@ func webhookID(r *http.Request) berth.WebhookID { return berth.WebhookID(r.PathV
 
 // get serves GET /v1/webhook_endpoints/{webhook}.
 func (h *webhooks) get(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	e, err := h.service.Get(r.Context(), c.Project, webhookID(r))
-	if err != nil {
-		return err
-	}
-	return x.JSON(http.StatusOK, e)
+	return exchange.Get(x, r, c, h.service.Get, webhookID(r))
 }
 
 // update serves POST /v1/webhook_endpoints/{webhook}.
@@ -77,11 +62,7 @@ func (h *webhooks) update(x *exchange.Exchange, r *http.Request, c berth.Caller)
 
 // delete serves DELETE /v1/webhook_endpoints/{webhook}.
 func (h *webhooks) delete(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	id := webhookID(r)
-	if err := h.service.Delete(r.Context(), c.Project, id); err != nil {
-		return err
-	}
-	return x.JSON(http.StatusOK, exchange.Deleted(id, "webhook_endpoint.deleted"))
+	return exchange.Delete(x, r, c, h.service.Delete, webhookID(r), "webhook_endpoint.deleted")
 }
 
 type rotateRequest struct {

@@ -1,8 +1,10 @@
 package exchange
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
+	"net/http"
 	"slices"
 
 	"github.com/berth-run/berth"
@@ -54,6 +56,40 @@ func ListError(err error, page store.Page) error {
 // AfterNotFound returns the error for a page after an id that is not in the list.
 func AfterNotFound(id string) error {
 	return berth.Invalid("after", "Invalid 'after': no object with id '%s' in this list.", rule.Clip(id))
+}
+
+// List answers a request for a page of a list: 20 elements by default, at most 100. id returns the id of an element.
+func List[T any](x *Exchange, r *http.Request, c berth.Caller,
+	list func(context.Context, berth.ProjectID, store.Page) ([]T, bool, error), id func(T) string) error {
+	q := NewQuery(r)
+	page := q.Page(20, 100)
+	if err := q.End(); err != nil {
+		return err
+	}
+	data, more, err := list(r.Context(), c.Project, page)
+	if err != nil {
+		return ListError(err, page)
+	}
+	return x.JSON(http.StatusOK, ListOf(data, more, id))
+}
+
+// Get answers a request for the object of an id.
+func Get[T any, ID ~string](x *Exchange, r *http.Request, c berth.Caller,
+	get func(context.Context, berth.ProjectID, ID) (T, error), id ID) error {
+	object, err := get(r.Context(), c.Project, id)
+	if err != nil {
+		return err
+	}
+	return x.JSON(http.StatusOK, object)
+}
+
+// Delete answers a request to delete the object of an id. The answer names it as object, such as "volume.deleted".
+func Delete[ID ~string](x *Exchange, r *http.Request, c berth.Caller,
+	remove func(context.Context, berth.ProjectID, ID) error, id ID, object string) error {
+	if err := remove(r.Context(), c.Project, id); err != nil {
+		return err
+	}
+	return x.JSON(http.StatusOK, Deleted(id, object))
 }
 
 // Documents returns a page with the JSON of stored objects.
