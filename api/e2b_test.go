@@ -212,6 +212,49 @@ func TestSandboxSignedURL(t *testing.T) {
 	}
 }
 
+// Refusals of signed URLs have the words of E2B's envd, which its clients compare.
+func TestSandboxSignedURLRefused(t *testing.T) {
+	t.Parallel()
+	var stop context.CancelFunc
+	h := newHouse(t, withSandboxes(t, &stop))
+	h.key("sk-mine", "proj_mine")
+	s := h.newSandbox("sk-mine", `{"templateID":"base"}`)
+	sum := sha256.Sum256([]byte("a:read::" + s.Token + ":1"))
+	expired := "v1_" + base64.RawStdEncoding.EncodeToString(sum[:])
+	for query, want := range map[string]string{
+		"path=a": "missing signature query parameter", "path=a&signature=v1_x": "invalid signature",
+		"path=a&signature_expiration=1&signature=" + url.QueryEscape(expired): "signature is already expired",
+	} {
+		status, text := h.sandboxCall("GET", "/files?"+query, "", map[string]string{"E2b-Sandbox-Id": s.ID})
+		if status != http.StatusUnauthorized || text != `{"code":401,"message":"`+want+`"}` {
+			t.Errorf("%s: got %d %s, want %s", query, status, text, want)
+		}
+	}
+}
+
+// A connect sets what happens at the timeout, as in former SDKs.
+func TestSandboxConnectAutoPause(t *testing.T) {
+	t.Parallel()
+	var stop context.CancelFunc
+	h := newHouse(t, withSandboxes(t, &stop))
+	h.key("sk-mine", "proj_mine")
+	s := h.newSandbox("sk-mine", `{"templateID":"base"}`)
+	key := map[string]string{"X-API-Key": "sk-mine"}
+	for body, want := range map[string]string{`{"autoPause":true}`: "pause", `{"autoPause":false}`: "kill"} {
+		if status, text := h.sandboxCall("POST", "/sandboxes/"+s.ID+"/connect", body, key); status != http.StatusOK {
+			t.Fatalf("%s: got %d %s", body, status, text)
+		}
+		if _, text := h.sandboxCall("GET", "/sandboxes/"+s.ID, "", key); !strings.Contains(text,
+			`"onTimeout":"`+want+`"`) {
+			t.Errorf("%s: got %s, want %s", body, text, want)
+		}
+	}
+	if status, _ := h.sandboxCall("POST", "/sandboxes/"+s.ID+"/connect", `{"memory":false}`,
+		key); status != http.StatusBadRequest {
+		t.Errorf("without memory: got %d", status)
+	}
+}
+
 // What this server does not serve is refused and not ignored.
 func TestSandboxRequests(t *testing.T) {
 	t.Parallel()

@@ -278,11 +278,11 @@ func (d *Door) authorize(r *http.Request, p berth.ProjectID, id berth.ContainerI
 	}
 	q := r.URL.Query()
 	if !q.Has("signature") {
-		return "", unauthorized("The request has neither an access token nor a signature.")
+		return "", unauthorized("missing signature query parameter")
 	}
 	key, ok, err := d.signerOf(r.Context(), p, id, r.Method, q)
 	if err == nil && !ok {
-		err = unauthorized("The signature is wrong.")
+		err = unauthorized("invalid signature")
 	}
 	if err != nil {
 		return "", err
@@ -290,7 +290,7 @@ func (d *Door) authorize(r *http.Request, p berth.ProjectID, id berth.ContainerI
 	if expires := q.Get("signature_expiration"); expires != "" {
 		at, err := strconv.ParseInt(expires, 10, 64)
 		if err != nil || at <= d.Now().Unix() {
-			return "", unauthorized("The signature has expired.")
+			return "", unauthorized("signature is already expired")
 		}
 	}
 	r.Header.Del("Authorization")
@@ -321,7 +321,7 @@ func (d *Door) signedFor(r *http.Request) (berth.ContainerID, error) {
 		}
 	}
 	if err == nil && !ok {
-		err = unauthorized("The signature is wrong.")
+		err = unauthorized("invalid signature")
 	}
 	return id, err
 }

@@ -335,13 +335,14 @@ func (d *Door) setDeadline(x *exchange.Exchange, r *http.Request, c berth.Caller
 
 // connectBody checks the body of connect and resume.
 var connectBody = rule.Object(rule.Fields{"timeout": rule.Integer(0, maxTimeout), "autoPause": rule.Boolean,
-	"memory": rule.Boolean})
+	"memory": onlyTrue})
 
 // connect serves POST /sandboxes/{sandbox}/connect and /resume: it resumes a paused sandbox, and
 // never brings the deadline of a running one forward.
 func (d *Door) connect(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	var body struct {
-		Timeout *int64 `json:"timeout"`
+		Timeout   *int64 `json:"timeout"`
+		AutoPause *bool  `json:"autoPause"`
 	}
 	if err := x.DecodeOptional(r, connectBody, &body); err != nil {
 		return err
@@ -358,6 +359,12 @@ func (d *Door) connect(x *exchange.Exchange, r *http.Request, c berth.Caller) er
 	}
 	until := d.Now().Unix() + *cmp.Or(body.Timeout, new(int64(defaultTimeout)))
 	rec, err := d.Deadlines.Update(r.Context(), c.Project, id, func(rec *deadline.Record) error {
+		if body.AutoPause != nil {
+			rec.OnTimeout = deadline.OnTimeoutKill
+			if *body.AutoPause {
+				rec.OnTimeout = deadline.OnTimeoutPause
+			}
+		}
 		switch {
 		case rec.Paused:
 			d.Deadlines.SetResumed(c.Project, id, rec, until)

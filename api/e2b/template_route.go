@@ -204,6 +204,9 @@ func (d *Door) removeTags(x *exchange.Exchange, r *http.Request, c berth.Caller)
 		"tags": rule.AtLeastOne(rule.List(rule.Text(1, 128), maxTags))}, "name", "tags"), &body); err != nil {
 		return err
 	}
+	if slices.Contains(body.Tags, defaultTag) {
+		return berth.Invalid("tags", "The tag '%s' cannot be removed.", defaultTag)
+	}
 	t, err := d.mustTemplate(r.Context(), c.Project, body.Name)
 	if err != nil {
 		return err
