@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/berth-run/berth/api"
-	"github.com/berth-run/berth/api/e2b"
 	"github.com/berth-run/berth/cluster"
+	"github.com/berth-run/berth/container/build"
 )
 
 // brief is a build that ends by itself. The house has no user "user" with a home, in which RUN would run.
@@ -30,8 +30,8 @@ func endless(t *testing.T) string {
 }
 
 // withBuilds serves E2B's API with other limits of builds.
-func withBuilds(t *testing.T, stop *context.CancelFunc, limits e2b.BuildLimits) func(*api.Options) {
-	return withSandboxOptions(t, stop, func(o *e2b.Options) { o.Builds = limits })
+func withBuilds(t *testing.T, stop *context.CancelFunc, limits build.Limits) func(*api.Options) {
+	return withSandboxOptions(t, stop, func(o *sandboxParts) { o.building.Limits = limits })
 }
 
 // A buildTest is a build that was started.
@@ -121,7 +121,7 @@ func (h *house) noContainers(key string) {
 func TestE2BBuildTime(t *testing.T) {
 	t.Parallel()
 	var stop context.CancelFunc
-	h := newHouse(t, withBuilds(t, &stop, e2b.BuildLimits{Time: time.Second}))
+	h := newHouse(t, withBuilds(t, &stop, build.Limits{Time: time.Second}))
 	h.key("sk-mine", "proj_mine")
 	s := h.startBuild("sk-mine", "slow", endless(t)).ends()
 	if s.Status != "error" || s.Reason.Message != "The build took longer than 1s, the limit of this server." {
@@ -134,7 +134,7 @@ func TestE2BBuildTime(t *testing.T) {
 func TestE2BBuildFairness(t *testing.T) {
 	t.Parallel()
 	var stop context.CancelFunc
-	h := newHouse(t, withBuilds(t, &stop, e2b.BuildLimits{}))
+	h := newHouse(t, withBuilds(t, &stop, build.Limits{}))
 	h.key("sk-greedy", "proj_greedy")
 	h.key("sk-mine", "proj_mine")
 	var greedy []buildTest
@@ -158,7 +158,7 @@ func TestE2BBuildFairness(t *testing.T) {
 func TestE2BBuildsWaiting(t *testing.T) {
 	t.Parallel()
 	var stop context.CancelFunc
-	h := newHouse(t, withBuilds(t, &stop, e2b.BuildLimits{}))
+	h := newHouse(t, withBuilds(t, &stop, build.Limits{}))
 	h.key("sk-mine", "proj_mine")
 	for i := range 20 {
 		h.startBuild("sk-mine", fmt.Sprintf("app%d", i), endless(t))
@@ -175,7 +175,7 @@ func TestE2BBuildsWaiting(t *testing.T) {
 func TestE2BBuildCancel(t *testing.T) {
 	t.Parallel()
 	var stop context.CancelFunc
-	h := newHouse(t, withBuilds(t, &stop, e2b.BuildLimits{}))
+	h := newHouse(t, withBuilds(t, &stop, build.Limits{}))
 	h.key("sk-mine", "proj_mine")
 	var all []buildTest
 	for i := range 4 {
@@ -223,12 +223,13 @@ func TestE2BBuildInterrupted(t *testing.T) {
 	for name, second := range map[string]string{"the same server": "a", "another server": "b"} {
 		t.Run(name, func(t *testing.T) {
 			var stop context.CancelFunc
-			var opts e2b.Options
-			h := newHouse(t, withSandboxOptions(t, &stop, func(o *e2b.Options) { o.Server, opts = "a", *o }))
+			var parts *sandboxParts
+			h := newHouse(t, withSandboxOptions(t, &stop, func(o *sandboxParts) { o.building.Server, parts = "a", o }))
 			h.key("sk-mine", "proj_mine")
 			b := h.startBuild("sk-mine", "app", endless(t))
 			b.runs()
 
+			opts := parts.building
 			opts.Server = second
 			found := make(chan struct{}, 100)
 			var dead atomic.Bool
@@ -239,7 +240,7 @@ func TestE2BBuildInterrupted(t *testing.T) {
 			run := func() (end func()) {
 				ctx, cancel := context.WithCancel(t.Context())
 				ended := make(chan struct{})
-				go func() { defer close(ended); e2b.New(opts).Run(ctx) }()
+				go func() { defer close(ended); build.New(opts).Run(ctx) }()
 				return func() { cancel(); <-ended }
 			}
 			if second != "a" {

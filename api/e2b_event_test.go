@@ -20,7 +20,6 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api"
-	"github.com/berth-run/berth/api/e2b"
 	"github.com/berth-run/berth/store"
 	"github.com/berth-run/berth/webhook"
 )
@@ -130,7 +129,7 @@ func newEventHouse(t *testing.T) *eventHouse {
 
 // serve starts the next server of E2B's API.
 func (h *eventHouse) serve(t *testing.T, o *api.Options) {
-	withSandboxOptions(t, &h.stop, func(opts *e2b.Options) { opts.Objects = h.store })(o)
+	withSandboxOptions(t, &h.stop, func(o *sandboxParts) { o.objects = h.store })(o)
 }
 
 func (h *eventHouse) do(want int, method, path, body string) string {

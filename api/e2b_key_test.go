@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/berth-run/berth/api"
-	"github.com/berth-run/berth/api/e2b"
 )
 
 // deleteKey deletes a key by its secret.
@@ -31,7 +30,7 @@ func (h *house) deleteKey(secret string) {
 func TestSandboxTokensEndWithTheKey(t *testing.T) {
 	var stop context.CancelFunc
 	var later atomic.Int64
-	h := newHouse(t, withSandboxOptions(t, &stop, func(o *e2b.Options) {
+	h := newHouse(t, withSandboxOptions(t, &stop, func(o *sandboxParts) {
 		o.Now = func() time.Time { return time.Now().Add(time.Duration(later.Load())) }
 	}))
 	h.key("sk-leaked", "proj_mine")

@@ -11,7 +11,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/berth-run/berth/api/e2b"
 	"github.com/berth-run/berth/internal/seal"
 	"github.com/berth-run/berth/secrets"
 )
@@ -19,8 +18,8 @@ import (
 // newSecretHouse returns a house that stores secrets, and a function that calls it with a key.
 func newSecretHouse(t *testing.T) (*house, func(key string, want int, method, path, body string) string) {
 	var stop context.CancelFunc
-	h := newHouse(t, withSandboxOptions(t, &stop, func(o *e2b.Options) {
-		o.Secrets = secrets.New(secrets.Options{Objects: o.Objects, Seal: seal.New([32]byte{1})})
+	h := newHouse(t, withSandboxOptions(t, &stop, func(o *sandboxParts) {
+		o.Secrets = secrets.New(secrets.Options{Objects: o.objects, Seal: seal.New([32]byte{1})})
 	}))
 	h.key("sk-mine", "proj_mine")
 	h.key("sk-theirs", "proj_theirs")

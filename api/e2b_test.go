@@ -19,35 +19,48 @@ import (
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api"
 	"github.com/berth-run/berth/api/e2b"
+	"github.com/berth-run/berth/container/build"
 	"github.com/berth-run/berth/container/deadline"
+	"github.com/berth-run/berth/store"
 )
 
 // withSandboxes serves E2B's API in a house. Sandboxes end at their deadlines until stop is called.
 func withSandboxes(t *testing.T, stop *context.CancelFunc) func(*api.Options) {
-	return withSandboxOptions(t, stop, func(*e2b.Options) {})
+	return withSandboxOptions(t, stop, func(*sandboxParts) {})
+}
+
+// sandboxParts are the options of E2B's door and of the parts that it uses.
+type sandboxParts struct {
+	e2b.Options
+	objects  store.Objects
+	building build.Options
 }
 
 // withSandboxOptions is withSandboxes with other options.
-func withSandboxOptions(t *testing.T, stop *context.CancelFunc, change func(*e2b.Options)) func(*api.Options) {
+func withSandboxOptions(t *testing.T, stop *context.CancelFunc, change func(*sandboxParts)) func(*api.Options) {
 	return func(o *api.Options) {
-		opts := e2b.Options{Containers: o.Containers, Snapshots: o.Snapshots, Files: o.Files, Volumes: o.Volumes,
-			Objects: o.Store.Objects, Webhooks: o.Webhooks, Secret: [32]byte{1}, MaxIdle: time.Hour, CPU: 2,
-			Disk: 1 << 30, Domain: o.Preview.Domain, Keys: o.Exchange.Keys,
-			Check: func(context.Context, berth.ProjectID) error {
-				return nil
-			}, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Now: time.Now}
-		change(&opts)
-		deadlines := deadline.Options{Containers: opts.Containers, Placement: opts.Placement, Objects: opts.Objects,
-			CPU: opts.CPU, Log: opts.Log, Now: opts.Now}
+		log := slog.New(slog.NewTextHandler(t.Output(), nil))
+		parts := &sandboxParts{objects: o.Store.Objects, Options: e2b.Options{Containers: o.Containers,
+			Snapshots: o.Snapshots, Files: o.Files, Volumes: o.Volumes, Webhooks: o.Webhooks, Secret: [32]byte{1},
+			MaxIdle: time.Hour, CPU: 2, Disk: 1 << 30, Domain: o.Preview.Domain, Keys: o.Exchange.Keys,
+			Check: func(context.Context, berth.ProjectID) error { return nil }, Log: log, Now: time.Now}}
+		change(parts)
+		deadlines := deadline.Options{Containers: o.Containers, Placement: parts.Placement, Objects: parts.objects,
+			CPU: parts.CPU, Log: log, Now: parts.Now}
 		if o.Webhooks != nil {
 			deadlines.Deliveries = o.Webhooks
 		}
-		opts.Deadlines = deadline.New(deadlines)
-		o.Sandboxes = e2b.New(opts)
+		parts.Deadlines = deadline.New(deadlines)
+		of := &parts.building
+		of.Containers, of.Placement, of.Snapshots, of.Files, of.Objects = o.Containers, parts.Placement, o.Snapshots,
+			o.Files, parts.objects
+		of.Memory, of.Log, of.Now = parts.Memory, log, parts.Now
+		parts.Builds = build.New(*of)
+		o.Sandboxes = e2b.New(parts.Options)
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
-		running.Go(func() { opts.Deadlines.Run(ctx) })
-		running.Go(func() { o.Sandboxes.Run(ctx) })
+		running.Go(func() { parts.Deadlines.Run(ctx) })
+		running.Go(func() { parts.Builds.Run(ctx) })
 		*stop = func() { cancel(); running.Wait() }
 		t.Cleanup(*stop)
 	}

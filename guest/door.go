@@ -250,3 +250,6 @@ func StartExitCode(message string) int {
 	}
 	return 0
 }
+
+// Client returns a client of the guest through the door.
+func (d *Door) Client() *Client { return NewHTTPClient("http://guest", &http.Client{Transport: d}) }

@@ -14,6 +14,7 @@ import (
 	"github.com/berth-run/berth/batch"
 	"github.com/berth-run/berth/bundle"
 	"github.com/berth-run/berth/console"
+	"github.com/berth-run/berth/container/build"
 	"github.com/berth-run/berth/container/deadline"
 	"github.com/berth-run/berth/diskspace"
 	"github.com/berth-run/berth/metrics"
@@ -65,15 +66,17 @@ func (s *Server) newHandler(ctx context.Context, b *base, data *blobs, c *contai
 		Remove: remover{c.service, r.engine, b.cluster}.Delete, Placement: b.cluster, Objects: b.db,
 		Deliveries: r.webhooks, CPU: b.Config.Containers.CPU, Log: b.Log, Now: time.Now})
 	s.later(inBackground(deadlines.Run))
-	sandboxes := e2b.New(e2b.Options{Deadlines: deadlines, Images: images,
-		Builds: e2b.BuildLimits{AtOnce: b.Config.E2B.Builds, Time: b.Config.E2B.BuildTime}, Server: b.node,
+	builds := build.New(build.Options{Containers: c.service, Placement: b.cluster, Snapshots: data.snapshots,
+		Files: data.files, Images: images, Server: b.node, Memory: memory, Objects: b.db, Log: b.Log, Now: time.Now,
+		Limits: build.Limits{AtOnce: b.Config.E2B.Builds, Time: b.Config.E2B.BuildTime}})
+	s.later(inBackground(builds.Run))
+	sandboxes := e2b.New(e2b.Options{Deadlines: deadlines, Builds: builds,
 		Placement:  b.cluster,
 		Containers: c.service, Snapshots: data.snapshots,
-		Files: data.files, Volumes: volumes, Secrets: c.secrets, Memory: memory, Objects: b.db, Webhooks: r.webhooks,
+		Files: data.files, Volumes: volumes, Secrets: c.secrets, Memory: memory, Webhooks: r.webhooks,
 		Secret: b.key, MaxIdle: b.Config.Containers.MaxIdle,
 		CPU: b.Config.Containers.CPU, Disk: int64(b.Config.Containers.Disk), Domain: b.Config.Preview.Domain,
 		Keys: b.db, Check: b.quota.Check, Log: b.Log, Now: time.Now})
-	s.later(inBackground(sandboxes.Run))
 	return api.New(api.Options{
 		Sandboxes: sandboxes,
 		Console:   pages,

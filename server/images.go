@@ -48,7 +48,7 @@ type storageQuota interface {
 // maxPulled is how many images of a project the server keeps.
 const maxPulled = 20
 
-// Check implements e2b.Images.
+// Check implements build.Images.
 func (pl *puller) Check(ref string) error {
 	if registry.Host(ref) == "" {
 		return berth.Invalid("fromImage",
@@ -58,7 +58,7 @@ func (pl *puller) Check(ref string) error {
 	return nil
 }
 
-// Pull implements e2b.Images. The registry is asked each time, so that a project gets no image that
+// Pull implements build.Images. The registry is asked each time, so that a project gets no image that
 // its credentials do not open.
 func (pl *puller) Pull(ctx context.Context, p berth.ProjectID, ref, user, password string, log func(string)) (string,
 	error) {

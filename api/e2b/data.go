@@ -88,6 +88,9 @@ func byHeader(h http.Header) {
 	}
 }
 
+// idPattern matches the ids of sandboxes.
+var idPattern = regexp.MustCompile(`^[0-9a-f]{48}$`)
+
 // An address is what a request of the data plane names.
 type address struct {
 	sandbox string // its id; empty if the URL is signed

@@ -17,12 +17,12 @@ import (
 	"github.com/berth-run/berth/api/preview"
 	"github.com/berth-run/berth/cluster"
 	"github.com/berth-run/berth/container"
+	"github.com/berth-run/berth/container/build"
 	"github.com/berth-run/berth/container/deadline"
 	"github.com/berth-run/berth/container/snapshot"
 	"github.com/berth-run/berth/container/volume"
 	"github.com/berth-run/berth/files"
 	"github.com/berth-run/berth/secrets"
-	"github.com/berth-run/berth/store"
 	"github.com/berth-run/berth/webhook"
 )
 
@@ -37,21 +37,18 @@ type Options struct {
 	Files      *files.Service    // for files of template builds
 	Volumes    *volume.Service   // nil: the driver does not support volumes
 	Secrets    *secrets.Service  // nil stores none
-	Images     Images            // nil pulls no images
-	Builds     BuildLimits
-	Server     string            // this server's id, which survives a restart
+	Builds     *build.Service    // of templates
 	Placement  cluster.Placement // default: cluster.Solo
 	Memory     bool              // whether the driver can store the memory of containers
 	MaxUpload  int64             // bytes of the files of a step of a build; 0 means the limit of files
-	Objects    store.Objects
-	Webhooks   *webhook.Service // nil sends no events
-	Secret     [32]byte         // from which access tokens are made
-	MaxIdle    time.Duration    // the longest that a container may be idle
-	CPU        float64          // cores of a container
-	Disk       int64            // bytes that a container may write
+	Webhooks   *webhook.Service  // nil sends no events
+	Secret     [32]byte          // from which access tokens are made
+	MaxIdle    time.Duration     // the longest that a container may be idle
+	CPU        float64           // cores of a container
+	Disk       int64             // bytes that a container may write
 	// parent domain of the host names of ports; empty serves them below localhost
 	Domain string
-	Keys   store.Keys                                   // keys of the API, which no sandbox may see
+	Keys   exchange.Keys                                // keys of the API, which no sandbox may see
 	Check  func(context.Context, berth.ProjectID) error // refuses archived projects
 	Log    *slog.Logger
 	Now    func() time.Time
@@ -61,25 +58,17 @@ type Options struct {
 type Door struct {
 	Options
 
-	proxy  *preview.Proxy // to ports
-	builds *builds
-	life   context.Context // ends when the server stops, which ends builds
-	stop   context.CancelCauseFunc
-
+	proxy      *preview.Proxy // to ports
 	keyring    keyring
 	executions executions
 }
 
-// New returns a door. Run must run for builds of templates that were interrupted to end; when it ends, so do those of
-// this server.
+// New returns a door.
 func New(opts Options) *Door {
-	life, stop := context.WithCancelCause(context.Background())
-	opts.Builds = opts.Builds.withDefaults()
 	if opts.Placement == nil {
 		opts.Placement = cluster.Solo{}
 	}
-	d := &Door{Options: opts, builds: newBuilds(opts.Builds), life: life, stop: stop, proxy: preview.New(opts.Log)}
-	return d
+	return &Door{Options: opts, proxy: preview.New(opts.Log)}
 }
 
 // writeError answers with an error in E2B's form.

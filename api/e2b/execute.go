@@ -336,3 +336,6 @@ func unquoted(text string) string {
 	}
 	return text
 }
+
+// quote quotes a text for a shell.
+func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }

@@ -13,7 +13,6 @@ import (
 	"github.com/berth-run/berth/api/exchange"
 	"github.com/berth-run/berth/container/deadline"
 	"github.com/berth-run/berth/internal/rule"
-	"github.com/berth-run/berth/store"
 )
 
 // nextToken is the header with which the next page of a list is requested.
@@ -61,7 +60,7 @@ func (d *Door) list(x *exchange.Exchange, r *http.Request, c berth.Caller) error
 		return berth.Invalid("order", "Invalid 'order': '%s'. Supported values are: 'asc' and 'desc'.",
 			rule.Clip(order))
 	}
-	page := store.Page{Limit: 100, After: q.Text("nextToken"), Ascending: order == "asc"}
+	page := exchange.Page{Limit: 100, After: q.Text("nextToken"), Ascending: order == "asc"}
 	if err := q.End(); err != nil {
 		return err
 	}

@@ -12,7 +12,6 @@ import (
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/exchange"
 	"github.com/berth-run/berth/internal/rule"
-	"github.com/berth-run/berth/store"
 )
 
 // maxSandboxLogs is how many commands of a sandbox one answer may have.
@@ -51,7 +50,7 @@ func (d *Door) logs(x *exchange.Exchange, r *http.Request, c berth.Caller) error
 		return berth.Invalid("direction", "Invalid 'direction': '%s'. Supported values are: 'forward' and 'backward'.",
 			rule.Clip(direction))
 	}
-	list, _, err := d.Containers.Logs().List(r.Context(), c.Project, id, store.Page{Limit: maxSandboxLogs,
+	list, _, err := d.Containers.Logs().List(r.Context(), c.Project, id, exchange.Page{Limit: maxSandboxLogs,
 		Ascending: direction != "backward"})
 	if err != nil {
 		return err

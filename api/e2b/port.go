@@ -1,9 +1,7 @@
 package e2b
 
 import (
-	"crypto/sha256"
 	"errors"
-	"fmt"
 	"net"
 	"net/http"
 	"regexp"
@@ -16,7 +14,6 @@ import (
 	"github.com/berth-run/berth/api/preview"
 	"github.com/berth-run/berth/container/deadline"
 	"github.com/berth-run/berth/internal/conns"
-	"github.com/berth-run/berth/store"
 )
 
 // defaultDomain is the parent domain of the host names of ports without a configured one.
@@ -172,12 +169,5 @@ func (d *Door) isKey(r *http.Request, text string) (bool, error) {
 	if text == "" || strings.HasPrefix(text, berth.KeyPrefix) {
 		return text != "", nil
 	}
-	_, err := d.Keys.KeyByHash(r.Context(), sha256.Sum256([]byte(text)))
-	if errors.Is(err, store.ErrNotFound) {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("look up key: %w", err)
-	}
-	return true, nil
+	return exchange.IsKey(r.Context(), d.Keys, text)
 }

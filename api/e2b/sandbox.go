@@ -13,6 +13,7 @@ import (
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/exchange"
 	"github.com/berth-run/berth/container"
+	"github.com/berth-run/berth/container/build"
 	"github.com/berth-run/berth/container/deadline"
 	"github.com/berth-run/berth/guest"
 	"github.com/berth-run/berth/internal/rule"
@@ -170,12 +171,12 @@ func (d *Door) createFor(x *exchange.Exchange, r *http.Request, c berth.Caller, 
 		AutoResume: body.AutoResume.Enabled, Ports: body.Network.ports(), Outward: outward}
 	req.Env = environment(nil, body.Env)
 	req.Source.Volumes = mountsOf(body.Volumes)
-	t, from, err := d.resolve(r.Context(), c.Project, body.Template)
+	t, from, err := d.Builds.Resolve(r.Context(), c.Project, body.Template)
 	if err != nil {
 		return err
 	}
 	if t == nil {
-		req.Source.Template = serverTemplate(body.Template)
+		req.Source.Template = build.ServerTemplate(body.Template)
 		rec.Alias, _, _ = strings.Cut(body.Template, ":")
 	} else {
 		if len(t.Names) > 0 {
@@ -203,7 +204,7 @@ func (d *Door) createFor(x *exchange.Exchange, r *http.Request, c berth.Caller, 
 		return err
 	}
 	if t != nil {
-		d.spawned(r.Context(), c.Project, t.ID)
+		d.Builds.Spawned(r.Context(), c.Project, t.ID)
 		if from.Start != nil && !from.Memory {
 			if err := d.startIn(r.Context(), c, made.ID, from.Start); err != nil {
 				return errors.Join(err, d.Deadlines.End(context.WithoutCancel(r.Context()), c.Project, made.ID))
@@ -229,29 +230,16 @@ func environment(template []string, own map[string]string) []string {
 	return env
 }
 
-// serverTemplate returns the template of this server that a template of E2B's API names.
-func serverTemplate(ref string) string {
-	name, _, _ := strings.Cut(ref, ":")
-	if strings.HasPrefix(ref, "sha256:") {
-		name = ref
-	}
-	if name == "base" || name == "code-interpreter-v1" {
-		return "" // the server's default
-	}
-	return name
-}
-
 // startIn starts the start command of a template in a new sandbox.
-func (d *Door) startIn(ctx context.Context, c berth.Caller, id berth.ContainerID, start *startCommand) error {
+func (d *Door) startIn(ctx context.Context, c berth.Caller, id berth.ContainerID, start *build.StartCommand) error {
 	door, release, err := d.Containers.Access().Door(ctx, c, id)
 	if err != nil {
 		return err
 	}
 	defer release()
-	client := guest.NewHTTPClient("http://guest", &http.Client{Transport: door})
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
-	_, err = client.Start(ctx, guest.ProcessRequest{User: start.User, Cmd: "/bin/sh",
+	_, err = door.Client().Start(ctx, guest.ProcessRequest{User: start.User, Cmd: "/bin/sh",
 		Args: []string{"-l", "-c", start.Command}, Dir: start.Dir})
 	if err != nil {
 		return &berth.Error{Code: berth.CodeUnavailable, Err: err,

@@ -9,7 +9,6 @@ import (
 	"github.com/berth-run/berth/api/exchange"
 	"github.com/berth-run/berth/internal/rule"
 	"github.com/berth-run/berth/secrets"
-	"github.com/berth-run/berth/store"
 )
 
 // errNoSecrets is the error of a door without secrets.
@@ -74,7 +73,7 @@ func (d *Door) listSecrets(x *exchange.Exchange, r *http.Request, c berth.Caller
 	if err != nil {
 		return berth.Invalid("nextToken", "Invalid 'nextToken'.")
 	}
-	page := store.Page{Limit: limit, After: string(after), Ascending: true}
+	page := exchange.Page{Limit: limit, After: string(after), Ascending: true}
 	list, more, err := d.Secrets.List(r.Context(), c.Project, page)
 	if err != nil {
 		return exchange.ListError(err, page)

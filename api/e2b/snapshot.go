@@ -9,6 +9,7 @@ import (
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/exchange"
 	"github.com/berth-run/berth/container"
+	"github.com/berth-run/berth/container/build"
 	"github.com/berth-run/berth/container/deadline"
 	"github.com/berth-run/berth/internal/rule"
 )
@@ -39,11 +40,11 @@ func (d *Door) snapshot(x *exchange.Exchange, r *http.Request, c berth.Caller) e
 	if err != nil {
 		return err
 	}
-	name, tag, err := splitRef("name", body.Name)
+	name, tag, err := build.SplitRef("name", body.Name)
 	if err != nil {
 		return err
 	}
-	t, err := d.namedTemplate(r.Context(), c.Project, name)
+	t, err := d.Builds.Named(r.Context(), c.Project, name)
 	if err != nil {
 		return err
 	}
@@ -52,7 +53,7 @@ func (d *Door) snapshot(x *exchange.Exchange, r *http.Request, c berth.Caller) e
 	}
 	err = d.Deadlines.During(r.Context(), c.Project, id, berth.EventSandboxCheckpointed, func() error {
 		var made *berth.Snapshot
-		err := whenQuiet(r.Context(), func() (err error) {
+		err := build.WhenQuiet(r.Context(), func() (err error) {
 			made, err = d.Containers.Snapshots().Take(r.Context(), c.Project, id,
 				container.SnapshotRequest{Name: body.Name, Memory: d.Memory})
 			return err
@@ -60,17 +61,18 @@ func (d *Door) snapshot(x *exchange.Exchange, r *http.Request, c berth.Caller) e
 		if err != nil {
 			return err
 		}
-		b := build{ID: newBuildID(), Status: statusReady, CreatedAt: d.Now().UnixMilli(), EndedAt: d.Now().UnixMilli(),
+		now := d.Now().UnixMilli()
+		b := build.Build{ID: build.NewBuildID(), Status: build.StatusReady, CreatedAt: now, EndedAt: now,
 			Snapshot: made.ID, Memory: made.Memory,
 			Env: rec.Env, User: rec.User, Dir: rec.Dir}
 		if t == nil {
-			t = &template{ID: newID(), Sandbox: nameOf(id), CreatedAt: b.CreatedAt}
+			t = &build.Template{ID: build.NewID(), Sandbox: nameOf(id), CreatedAt: b.CreatedAt}
 			if name != "" {
 				t.Names = []string{name}
 			}
 		}
-		if t, err = d.addBuild(r.Context(), c.Project, t, b, []string{tag}); err != nil {
-			d.dropSnapshot(c.Project, made.ID)
+		if t, err = d.Builds.Add(r.Context(), c.Project, t, b, []string{tag}); err != nil {
+			d.Builds.DropSnapshot(c.Project, made.ID)
 		}
 		return err
 	})
@@ -87,7 +89,7 @@ func (d *Door) listSnapshots(x *exchange.Exchange, r *http.Request, c berth.Call
 	if err != nil {
 		return err
 	}
-	all, err := d.templates(r.Context(), c.Project)
+	all, err := d.Builds.Templates(r.Context(), c.Project)
 	if err != nil {
 		return err
 	}
@@ -95,7 +97,7 @@ func (d *Door) listSnapshots(x *exchange.Exchange, r *http.Request, c berth.Call
 	after := q.Get("nextToken")
 	for _, t := range all {
 		if t.Sandbox == "" || q.Get("sandboxID") != "" && t.Sandbox != q.Get("sandboxID") || q.Get("name") != "" &&
-			!t.named(q.Get("name")) {
+			!t.Named(q.Get("name")) {
 			continue
 		}
 		if after != "" {
@@ -109,13 +111,13 @@ func (d *Door) listSnapshots(x *exchange.Exchange, r *http.Request, c berth.Call
 			x.Header().Set(nextToken, last)
 			break
 		}
-		found = append(found, snapshotInfo{t.ID + ":" + defaultTag, names(t)})
+		found = append(found, snapshotInfo{t.ID + ":" + build.DefaultTag, names(t)})
 	}
 	return x.JSON(http.StatusOK, found)
 }
 
 // names returns the names of a template, and never null.
-func names(t *template) []string { return append([]string{}, t.Names...) }
+func names(t *build.Template) []string { return append([]string{}, t.Names...) }
 
 // forkBody checks the body of POST /sandboxes/{sandbox}/fork.
 var forkBody = rule.Object(rule.Fields{"timeout": rule.Integer(0, maxTimeout), "count": rule.Integer(1, maxForks)})
@@ -157,29 +159,6 @@ func (d *Door) fork(x *exchange.Exchange, r *http.Request, c berth.Caller) error
 	return x.JSON(http.StatusCreated, forks)
 }
 
-// The patience of whenQuiet with a container that is in use.
-const (
-	quietTimeout  = 3 * time.Second
-	quietInterval = 50 * time.Millisecond
-)
-
-// whenQuiet does what needs a container that is not in use. It repeats a conflict for a while: the
-// client may have got the end of an answer before the call is over here.
-func whenQuiet(ctx context.Context, do func() error) error {
-	deadline := time.Now().Add(quietTimeout)
-	for {
-		err := do()
-		if berth.ErrorCode(err) != berth.CodeConflict || time.Now().After(deadline) {
-			return err
-		}
-		select {
-		case <-time.After(quietInterval):
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-}
-
 // A saved is a new sandbox.
 type saved struct {
 	id  berth.ContainerID
@@ -190,7 +169,7 @@ type saved struct {
 func (d *Door) forkOne(ctx context.Context, c berth.Caller, id berth.ContainerID, from *deadline.Record,
 	timeout int64) (saved, error) {
 	var made *berth.Container
-	err := whenQuiet(ctx, func() (err error) {
+	err := build.WhenQuiet(ctx, func() (err error) {
 		made, err = d.Containers.Fork(ctx, c, id,
 			container.ForkRequest{SnapshotRequest: container.SnapshotRequest{Memory: d.Memory}})
 		return err
@@ -206,21 +185,6 @@ func (d *Door) forkOne(ctx context.Context, c berth.Caller, id berth.ContainerID
 		return saved{}, err
 	}
 	return saved{made.ID, &rec}, nil
-}
-
-// discardTimeout bounds the deletion of what no template needs.
-const discardTimeout = time.Minute
-
-// dropSnapshot deletes a snapshot that no template needs.
-func (d *Door) dropSnapshot(p berth.ProjectID, id berth.SnapshotID) {
-	if id == "" {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), discardTimeout)
-	defer cancel()
-	if err := d.Snapshots.Delete(ctx, p, id); err != nil && berth.ErrorCode(err) != berth.CodeNotFound {
-		d.Log.Error("failed to delete a snapshot that no template needs", "snapshot", id, "project", p, "err", err)
-	}
 }
 
 // rfc3339 formats Unix milliseconds.

@@ -2,8 +2,6 @@ package e2b
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
@@ -13,13 +11,13 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/exchange"
+	"github.com/berth-run/berth/container/build"
 	"github.com/berth-run/berth/internal/rule"
-	"github.com/berth-run/berth/store"
 )
 
 // templateBody checks the body of POST /v3/templates and /v2/templates.
 var templateBody = rule.Object(rule.Fields{
-	"name": rule.Text(1, 256), "alias": rule.Text(1, 256), "tags": rule.List(rule.Text(1, 128), maxTags),
+	"name": rule.Text(1, 256), "alias": rule.Text(1, 256), "tags": rule.List(rule.Text(1, 128), build.MaxTags),
 	"teamID":   rule.Text(0, 256),
 	"cpuCount": rule.Integer(1, 1024), "memoryMB": rule.Integer(128, 1<<20), "minFreeDiskMb": rule.Integer(0, 1<<20),
 })
@@ -50,24 +48,24 @@ func (d *Door) createTemplate(x *exchange.Exchange, r *http.Request, c berth.Cal
 	if body.Name == "" {
 		body.Name = body.Alias
 	}
-	name, tag, err := splitRef("name", body.Name)
+	name, tag, err := build.SplitRef("name", body.Name)
 	if err != nil {
 		return err
 	}
 	if name == "" {
 		return berth.Invalid("name", "Missing required parameter: 'name'.")
 	}
-	if serverTemplate(name) == "" {
+	if build.ServerTemplate(name) == "" {
 		return berth.Invalid("name", "Invalid 'name': '%s' is the server's default template. Choose another name.",
 			name)
 	}
 	tags := slices.Clone(body.Tags)
 	for _, one := range tags {
-		if !tagPattern.MatchString(one) {
+		if !build.IsTag(one) {
 			return berth.Invalid("tags", "Invalid 'tags': '%s' is not a tag.", rule.Clip(one))
 		}
 	}
-	if tag != defaultTag || len(tags) == 0 {
+	if tag != build.DefaultTag || len(tags) == 0 {
 		tags = append([]string{tag}, tags...)
 	}
 	slices.Sort(tags)
@@ -76,20 +74,20 @@ func (d *Door) createTemplate(x *exchange.Exchange, r *http.Request, c berth.Cal
 	if err != nil {
 		return err
 	}
-	t, err := d.namedTemplate(r.Context(), c.Project, name)
+	t, err := d.Builds.Named(r.Context(), c.Project, name)
 	if err != nil {
 		return err
 	}
 	now := d.Now().UnixMilli()
 	if t == nil {
-		t = &template{ID: newID(), Names: []string{name}, CreatedAt: now}
+		t = &build.Template{ID: build.NewID(), Names: []string{name}, CreatedAt: now}
 	}
 	if t.Sandbox != "" {
 		return berth.Errorf(berth.CodeConflict, "'%s' is the name of a snapshot.", name)
 	}
-	b := build{ID: newBuildID(), Status: statusWaiting, CreatedAt: now, CPUCount: body.CPUCount,
+	b := build.Build{ID: build.NewBuildID(), Status: build.StatusWaiting, CreatedAt: now, CPUCount: body.CPUCount,
 		MemoryMB: body.MemoryMB, MemorySize: size}
-	if t, err = d.addBuild(r.Context(), c.Project, t, b, tags); err != nil {
+	if t, err = d.Builds.Add(r.Context(), c.Project, t, b, tags); err != nil {
 		return err
 	}
 	return x.JSON(http.StatusAccepted, templateAnswer{t.ID, b.ID, false, names(t), tags, names(t)})
@@ -119,11 +117,11 @@ type templateAlias struct {
 // "aliases" for the template the template with a name.
 func (d *Door) underTemplate(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	ref, part := r.PathValue("template"), r.PathValue("part")
-	if ref == "aliases" && serverTemplate(part) == "" {
+	if ref == "aliases" && build.ServerTemplate(part) == "" {
 		return x.JSON(http.StatusOK, templateAlias{part, true})
 	}
 	if ref == "aliases" {
-		t, err := d.mustTemplate(r.Context(), c.Project, part)
+		t, err := d.Builds.Template(r.Context(), c.Project, part)
 		if err != nil {
 			return err
 		}
@@ -132,7 +130,7 @@ func (d *Door) underTemplate(x *exchange.Exchange, r *http.Request, c berth.Call
 	if part != "tags" {
 		return berth.Errorf(berth.CodeNotFound, "Unknown request URL: GET %s.", r.URL.Path)
 	}
-	t, err := d.mustTemplate(r.Context(), c.Project, ref)
+	t, err := d.Builds.Template(r.Context(), c.Project, ref)
 	if err != nil {
 		return err
 	}
@@ -143,7 +141,7 @@ func (d *Door) underTemplate(x *exchange.Exchange, r *http.Request, c berth.Call
 	}
 	tags := []tag{}
 	for name, id := range t.Tags {
-		b, err := d.readBuild(r.Context(), c.Project, t.ID, id)
+		b, err := d.Builds.Build(r.Context(), c.Project, t.ID, id)
 		if berth.ErrorCode(err) == berth.CodeNotFound {
 			continue
 		}
@@ -163,25 +161,25 @@ func (d *Door) assignTags(x *exchange.Exchange, r *http.Request, c berth.Caller)
 		Tags   []string `json:"tags"`
 	}
 	if err := x.Decode(r, rule.Object(rule.Fields{"target": rule.Text(1, 256),
-		"tags": rule.AtLeastOne(rule.List(rule.Text(1, 128), maxTags))}, "target", "tags"), &body); err != nil {
+		"tags": rule.AtLeastOne(rule.List(rule.Text(1, 128), build.MaxTags))}, "target", "tags"), &body); err != nil {
 		return err
 	}
 	for _, tag := range body.Tags {
-		if !tagPattern.MatchString(tag) {
+		if !build.IsTag(tag) {
 			return berth.Invalid("tags", "Invalid 'tags': '%s' is not a tag.", rule.Clip(tag))
 		}
 	}
-	t, b, err := d.resolve(r.Context(), c.Project, body.Target)
+	t, b, err := d.Builds.Resolve(r.Context(), c.Project, body.Target)
 	if err == nil && t == nil {
-		err = templateNotFound(body.Target)
+		err = build.NotFound(body.Target)
 	}
 	if err != nil {
 		return err
 	}
-	_, err = d.updateTemplate(r.Context(), c.Project, t.ID, func(t *template) error {
-		t.tag(b.ID, body.Tags)
-		if len(t.Tags) > maxTags {
-			return berth.Invalid("tags", "A template has at most %d tags.", maxTags)
+	_, err = d.Builds.Update(r.Context(), c.Project, t.ID, func(t *build.Template) error {
+		t.Tag(b.ID, body.Tags)
+		if len(t.Tags) > build.MaxTags {
+			return berth.Invalid("tags", "A template has at most %d tags.", build.MaxTags)
 		}
 		return nil
 	})
@@ -201,17 +199,17 @@ func (d *Door) removeTags(x *exchange.Exchange, r *http.Request, c berth.Caller)
 		Tags []string `json:"tags"`
 	}
 	if err := x.Decode(r, rule.Object(rule.Fields{"name": rule.Text(1, 256),
-		"tags": rule.AtLeastOne(rule.List(rule.Text(1, 128), maxTags))}, "name", "tags"), &body); err != nil {
+		"tags": rule.AtLeastOne(rule.List(rule.Text(1, 128), build.MaxTags))}, "name", "tags"), &body); err != nil {
 		return err
 	}
-	if slices.Contains(body.Tags, defaultTag) {
-		return berth.Invalid("tags", "The tag '%s' cannot be removed.", defaultTag)
+	if slices.Contains(body.Tags, build.DefaultTag) {
+		return berth.Invalid("tags", "The tag '%s' cannot be removed.", build.DefaultTag)
 	}
-	t, err := d.mustTemplate(r.Context(), c.Project, body.Name)
+	t, err := d.Builds.Template(r.Context(), c.Project, body.Name)
 	if err != nil {
 		return err
 	}
-	_, err = d.updateTemplate(r.Context(), c.Project, t.ID, func(t *template) error {
+	_, err = d.Builds.Update(r.Context(), c.Project, t.ID, func(t *build.Template) error {
 		for _, tag := range body.Tags {
 			if _, ok := t.Tags[tag]; !ok {
 				return berth.Errorf(berth.CodeNotFound, "Template '%s' has no tag '%s'.", body.Name, rule.Clip(tag))
@@ -248,15 +246,15 @@ type templateDetail struct {
 }
 
 // describe returns a template with its newest build.
-func (d *Door) describe(ctx context.Context, p berth.ProjectID, t *template) (templateDetail, error) {
+func (d *Door) describe(ctx context.Context, p berth.ProjectID, t *build.Template) (templateDetail, error) {
 	out := templateDetail{TemplateID: t.ID, CPUCount: max(1, int(d.CPU)), DiskSizeMB: d.Disk >> 20, Aliases: names(t),
 		Names: names(t), CreatedAt: rfc3339(t.CreatedAt), UpdatedAt: rfc3339(t.UpdatedAt),
-		SpawnCount: t.Spawned, BuildCount: len(t.Builds), EnvdVersion: envdVersion, BuildStatus: statusWaiting}
+		SpawnCount: t.Spawned, BuildCount: len(t.Builds), EnvdVersion: envdVersion, BuildStatus: build.StatusWaiting}
 	if t.SpawnedAt != 0 {
 		out.LastSpawnedAt = new(rfc3339(t.SpawnedAt))
 	}
 	if len(t.Builds) > 0 {
-		b, err := d.readBuild(ctx, p, t.ID, t.Builds[len(t.Builds)-1])
+		b, err := d.Builds.Build(ctx, p, t.ID, t.Builds[len(t.Builds)-1])
 		if err != nil && berth.ErrorCode(err) != berth.CodeNotFound {
 			return out, err
 		}
@@ -271,12 +269,12 @@ func (d *Door) describe(ctx context.Context, p berth.ProjectID, t *template) (te
 func (d *Door) describeBase() templateDetail {
 	return templateDetail{TemplateID: "base", BuildID: uuid.Nil.String(), CPUCount: max(1, int(d.CPU)),
 		DiskSizeMB: d.Disk >> 20, Public: true, Aliases: []string{"base"}, Names: []string{"base"},
-		CreatedAt: rfc3339(0), UpdatedAt: rfc3339(0), EnvdVersion: envdVersion, BuildStatus: statusReady}
+		CreatedAt: rfc3339(0), UpdatedAt: rfc3339(0), EnvdVersion: envdVersion, BuildStatus: build.StatusReady}
 }
 
 // listTemplates serves GET /v2/templates and GET /templates: the templates that the project built.
 func (d *Door) listTemplates(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	all, err := d.templates(r.Context(), c.Project)
+	all, err := d.Builds.Templates(r.Context(), c.Project)
 	if err != nil {
 		return err
 	}
@@ -310,10 +308,10 @@ func (d *Door) getTemplate(x *exchange.Exchange, r *http.Request, c berth.Caller
 		templateDetail
 		Builds []built `json:"builds"`
 	}
-	if serverTemplate(r.PathValue("template")) == "" {
+	if build.ServerTemplate(r.PathValue("template")) == "" {
 		return x.JSON(http.StatusOK, answer{d.describeBase(), []built{}})
 	}
-	t, err := d.mustTemplate(r.Context(), c.Project, r.PathValue("template"))
+	t, err := d.Builds.Template(r.Context(), c.Project, r.PathValue("template"))
 	if err != nil {
 		return err
 	}
@@ -323,7 +321,7 @@ func (d *Door) getTemplate(x *exchange.Exchange, r *http.Request, c berth.Caller
 	}
 	builds := []built{}
 	for _, id := range slices.Backward(t.Builds) {
-		b, err := d.readBuild(r.Context(), c.Project, t.ID, id)
+		b, err := d.Builds.Build(r.Context(), c.Project, t.ID, id)
 		if berth.ErrorCode(err) == berth.CodeNotFound {
 			continue
 		}
@@ -348,7 +346,7 @@ func (d *Door) patchTemplate(x *exchange.Exchange, r *http.Request, c berth.Call
 	if err := x.Decode(r, rule.Object(rule.Fields{"public": rule.Boolean}), &body); err != nil {
 		return err
 	}
-	t, err := d.mustTemplate(r.Context(), c.Project, r.PathValue("template"))
+	t, err := d.Builds.Template(r.Context(), c.Project, r.PathValue("template"))
 	if err != nil {
 		return err
 	}
@@ -361,41 +359,14 @@ func (d *Door) patchTemplate(x *exchange.Exchange, r *http.Request, c berth.Call
 	}{names(t)})
 }
 
-// deleteTemplate serves DELETE /templates/{template}: a template or a snapshot, with its builds. Builds that
-// run or wait are cancelled first; another server of the cluster cancels its own when it finds them deleted.
+// deleteTemplate serves DELETE /templates/{template}: a template or a snapshot, with its builds.
 func (d *Door) deleteTemplate(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	t, err := d.mustTemplate(r.Context(), c.Project, r.PathValue("template"))
+	t, err := d.Builds.Template(r.Context(), c.Project, r.PathValue("template"))
 	if err != nil {
 		return err
 	}
-	for _, id := range t.Builds {
-		if err := d.builds.end(r.Context(), c.Project, id, errBuildDeleted); err != nil {
-			return err
-		}
-	}
-	for _, id := range t.Builds {
-		b, err := d.readBuild(r.Context(), c.Project, t.ID, id)
-		if berth.ErrorCode(err) == berth.CodeNotFound {
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		if b.Status == statusError {
-			if _, err := d.dropContainer(r.Context(), c.Project, b.Container); err != nil {
-				return err
-			}
-		}
-		if b.Snapshot != "" {
-			if err := d.Snapshots.Delete(r.Context(), c.Project, b.Snapshot); err != nil &&
-				berth.ErrorCode(err) != berth.CodeNotFound {
-				return err
-			}
-		}
-	}
-	if err := d.Objects.DeleteObject(r.Context(), c.Project, templateKey(t.ID)); err != nil &&
-		!errors.Is(err, store.ErrNotFound) {
-		return fmt.Errorf("delete template: %w", err)
+	if err := d.Builds.Delete(r.Context(), c.Project, t); err != nil {
+		return err
 	}
 	x.WriteHeader(http.StatusNoContent)
 	return nil
@@ -419,18 +390,18 @@ func (d *Door) buildStatus(x *exchange.Exchange, r *http.Request, c berth.Caller
 		return err
 	}
 	logs := b.Logs[min(offset, len(b.Logs)):]
-	logs = append([]logEntry{}, logs[:min(limit, len(logs))]...)
+	logs = append([]build.LogEntry{}, logs[:min(limit, len(logs))]...)
 	lines := make([]string, len(logs))
 	for i, e := range logs {
 		lines[i] = e.Message
 	}
 	return x.JSON(http.StatusOK, struct {
-		TemplateID string     `json:"templateID"`
-		BuildID    string     `json:"buildID"`
-		Status     string     `json:"status"`
-		Logs       []string   `json:"logs"`
-		Entries    []logEntry `json:"logEntries"`
-		Reason     *reason    `json:"reason,omitempty"`
+		TemplateID string           `json:"templateID"`
+		BuildID    string           `json:"buildID"`
+		Status     string           `json:"status"`
+		Logs       []string         `json:"logs"`
+		Entries    []build.LogEntry `json:"logEntries"`
+		Reason     *build.Reason    `json:"reason,omitempty"`
 	}{b.Template, b.ID, b.Status, lines, logs, b.Reason})
 }
 
@@ -444,22 +415,22 @@ func (d *Door) buildLogs(x *exchange.Exchange, r *http.Request, c berth.Caller) 
 	if err != nil {
 		return err
 	}
-	logs := append([]logEntry{}, b.Logs...)
+	logs := append([]build.LogEntry{}, b.Logs...)
 	if r.URL.Query().Get("direction") == "backward" {
 		slices.Reverse(logs)
 	}
 	return x.JSON(http.StatusOK, struct {
-		Logs []logEntry `json:"logs"`
+		Logs []build.LogEntry `json:"logs"`
 	}{logs[:min(limit, len(logs))]})
 }
 
 // buildOf returns the build that a path names.
-func (d *Door) buildOf(r *http.Request, c berth.Caller) (*build, error) {
-	t, err := d.mustTemplate(r.Context(), c.Project, r.PathValue("template"))
+func (d *Door) buildOf(r *http.Request, c berth.Caller) (*build.Build, error) {
+	t, err := d.Builds.Template(r.Context(), c.Project, r.PathValue("template"))
 	if err != nil {
 		return nil, err
 	}
-	return d.readBuild(r.Context(), c.Project, t.ID, r.PathValue("build"))
+	return d.Builds.Build(r.Context(), c.Project, t.ID, r.PathValue("build"))
 }
 
 // wholeNumber returns a parameter of the query from 0 to most.

@@ -7,7 +7,6 @@ import (
 	"github.com/berth-run/berth/api/exchange"
 	"github.com/berth-run/berth/container/volume"
 	"github.com/berth-run/berth/internal/rule"
-	"github.com/berth-run/berth/store"
 )
 
 // errNoVolumes is the error if the driver does not support volumes.
@@ -72,7 +71,7 @@ func (d *Door) listVolumes(x *exchange.Exchange, r *http.Request, c berth.Caller
 		return errNoVolumes
 	}
 	out := []volumeInfo{}
-	page := store.Page{Limit: 100}
+	page := exchange.Page{Limit: 100}
 	for more := true; more; {
 		var volumes []*berth.Volume
 		var err error

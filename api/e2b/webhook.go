@@ -7,7 +7,6 @@ import (
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/exchange"
 	"github.com/berth-run/berth/internal/rule"
-	"github.com/berth-run/berth/store"
 	"github.com/berth-run/berth/webhook"
 )
 
@@ -73,7 +72,7 @@ func (d *Door) listWebhooks(x *exchange.Exchange, r *http.Request, c berth.Calle
 		return errNoWebhooks
 	}
 	hooks := []hook{}
-	page := store.Page{Limit: 100}
+	page := exchange.Page{Limit: 100}
 	for more := true; more; {
 		var list []*berth.WebhookEndpoint
 		var err error

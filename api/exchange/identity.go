@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
@@ -255,4 +256,19 @@ func (o *openness) is(ctx context.Context) (bool, error) {
 	}
 	o.closed, o.until = len(keys) > 0, time.Now().Add(openFor)
 	return !o.closed, nil
+}
+
+// Keys are the keys of the API.
+type Keys = store.Keys
+
+// IsKey reports whether a text is the secret of a key.
+func IsKey(ctx context.Context, keys Keys, text string) (bool, error) {
+	_, err := keys.KeyByHash(ctx, sha256.Sum256([]byte(text)))
+	if errors.Is(err, store.ErrNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("look up key: %w", err)
+	}
+	return true, nil
 }

@@ -44,6 +44,9 @@ func Deleted[ID ~string](id ID, object string) Deletion {
 	return Deletion{string(id), object, true}
 }
 
+// A Page is a part of a list that a client requests.
+type Page = store.Page
+
 // ListError returns the client's error for a failed read of a page. "Not found" means that
 // the list does not contain page.After.
 func ListError(err error, page store.Page) error {

@@ -1,10 +1,9 @@
-package e2b
+package build
 
 import (
 	"cmp"
 	"context"
 	"fmt"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -28,10 +27,10 @@ var ownImages = []string{"e2bdev/base", "e2bdev/base:latest", "e2bdev/code-inter
 
 // A worker builds a template in a container: its steps are hostile code as any other command is.
 type worker struct {
-	door   *Door
-	caller berth.Caller
-	run    *running
-	req    *buildRequest
+	service *Service
+	caller  berth.Caller
+	run     *running
+	req     *Request
 
 	step      string // that runs now: "base", the number of a step, or "finalize"
 	container berth.ContainerID
@@ -39,7 +38,7 @@ type worker struct {
 	release   func()
 	shell     string // bash, or sh if the image has no bash
 	state     stepState
-	parent    *build // of the template that this one starts from; nil if that is one of the server
+	parent    *Build // of the template that this one starts from; nil if that is one of the server
 }
 
 // A stepState is what a step leaves to the next ones, beside files.
@@ -50,20 +49,20 @@ type stepState struct {
 }
 
 // log adds to the log of the build.
-func (w *worker) log(level, text string) { w.run.log(w.door.Now(), level, w.step, text) }
+func (w *worker) log(level, text string) { w.run.log(w.service.Now(), level, w.step, text) }
 
 // build waits for its turn and builds the template. It sets what the build's record has of the result. If
 // ctx ends, or the build takes too long, it returns the cause.
 func (w *worker) build(ctx context.Context) error {
 	w.step = "base"
-	release, err := w.door.builds.queue.acquire(ctx, w.caller.Project, func() {
+	release, err := w.service.builds.queue.acquire(ctx, w.caller.Project, func() {
 		w.log("info", "Waiting for other builds")
 	})
 	if err != nil {
 		return err
 	}
 	defer release()
-	ctx, cancel := context.WithTimeoutCause(ctx, w.door.Builds.Time, errBuildTime)
+	ctx, cancel := context.WithTimeoutCause(ctx, w.service.Limits.Time, errBuildTime)
 	defer cancel()
 	if err := w.buildNow(ctx); err != nil {
 		return cmp.Or(context.Cause(ctx), err)
@@ -113,11 +112,11 @@ func (w *worker) buildNow(ctx context.Context) error {
 // base returns what the container starts from and a text that identifies it, and sets the state
 // before the first step.
 func (w *worker) base(ctx context.Context) (berth.ContainerSource, string, error) {
-	d, p := w.door, w.caller.Project
+	d, p := w.service, w.caller.Project
 	w.state = stepState{User: "user", Dir: "/home/user"}
 	if ref := w.req.FromTemplate; ref != "" {
 		w.log("info", "FROM template "+ref)
-		t, b, err := d.resolve(ctx, p, ref)
+		t, b, err := d.Resolve(ctx, p, ref)
 		if err != nil {
 			return berth.ContainerSource{}, "", err
 		}
@@ -125,7 +124,7 @@ func (w *worker) base(ctx context.Context) (berth.ContainerSource, string, error
 			w.state, w.parent = stepState{Env: b.Env, User: b.User, Dir: b.Dir}, b
 			return berth.ContainerSource{SnapshotID: b.Snapshot}, b.ID, nil
 		}
-		source := berth.ContainerSource{Template: serverTemplate(ref)}
+		source := berth.ContainerSource{Template: ServerTemplate(ref)}
 		return source, "template " + source.Template, nil
 	}
 	w.log("info", "FROM "+w.req.FromImage)
@@ -157,14 +156,14 @@ func (w *worker) lastCached(ctx context.Context, keys []string) (int, *cached, e
 		usable = 0
 	}
 	for i := usable; i > 0; i-- {
-		c, err := w.door.cachedResult(ctx, w.caller.Project, cacheKey("layer", keys[i-1]))
+		c, err := w.service.cachedResult(ctx, w.caller.Project, cacheKey("layer", keys[i-1]))
 		if err != nil {
 			return 0, nil, err
 		}
 		if c == nil || c.State == nil {
 			continue
 		}
-		if _, err := w.door.Snapshots.Get(ctx, w.caller.Project, c.Snapshot); err == nil {
+		if _, err := w.service.Snapshots.Get(ctx, w.caller.Project, c.Snapshot); err == nil {
 			return i, c, nil
 		}
 	}
@@ -174,7 +173,7 @@ func (w *worker) lastCached(ctx context.Context, keys []string) (int, *cached, e
 // parentFiles returns a snapshot of the files of the parent, whose own one has memory: no process of the parent runs
 // in the container of the build.
 func (w *worker) parentFiles(ctx context.Context) (berth.SnapshotID, error) {
-	d, p := w.door, w.caller.Project
+	d, p := w.service, w.caller.Project
 	key := cacheKey("files of build", w.parent.ID)
 	c, err := d.cachedResult(ctx, p, key)
 	if err != nil {
@@ -195,7 +194,7 @@ func (w *worker) parentFiles(ctx context.Context) (berth.SnapshotID, error) {
 		return "", err
 	}
 	if err := d.cache(ctx, p, key, cached{Snapshot: made.ID}); err != nil {
-		d.dropSnapshot(p, made.ID)
+		d.DropSnapshot(p, made.ID)
 		return "", err
 	}
 	return made.ID, nil
@@ -203,7 +202,7 @@ func (w *worker) parentFiles(ctx context.Context) (berth.SnapshotID, error) {
 
 // create creates a container, which discard deletes.
 func (w *worker) create(ctx context.Context, req container.CreateRequest) error {
-	d := w.door
+	d := w.service
 	req.Name, req.ExpiresAfter = "e2b-build", &berth.ExpiresAfter{Anchor: "last_active_at", Minutes: 10}
 	made, err := d.Containers.Create(ctx, w.caller, req)
 	if e, ok := err.(*berth.Error); ok && strings.HasPrefix(e.Param, "network_policy") {
@@ -215,7 +214,7 @@ func (w *worker) create(ctx context.Context, req container.CreateRequest) error 
 		return err
 	}
 	w.container = made.ID
-	w.run.change(func(b *build) { b.Container = made.ID })
+	w.run.change(func(b *Build) { b.Container = made.ID })
 	// so that a crash leaves no container behind
 	if err := d.saveRunning(ctx, w.caller.Project, w.run.state()); err != nil {
 		w.discard()
@@ -226,7 +225,7 @@ func (w *worker) create(ctx context.Context, req container.CreateRequest) error 
 
 // open creates the container of the build and connects to it.
 func (w *worker) open(ctx context.Context, source berth.ContainerSource) error {
-	d := w.door
+	d := w.service
 	if err := w.create(ctx, container.CreateRequest{Source: source, MemoryLimit: w.run.build.MemorySize,
 		NetworkPolicy: &berth.NetworkPolicy{Type: "open"}}); err != nil {
 		return err
@@ -236,7 +235,7 @@ func (w *worker) open(ctx context.Context, source berth.ContainerSource) error {
 		w.discard()
 		return err
 	}
-	w.client, w.release = guest.NewHTTPClient("http://guest", &http.Client{Transport: door}), release
+	w.client, w.release = door.Client(), release
 	w.shell = "/bin/sh"
 	if out, err := w.command(ctx, "command -v bash", "root", "/", false); err == nil && out != "" {
 		w.shell = strings.TrimSpace(out)
@@ -250,14 +249,14 @@ func (w *worker) discard() {
 	if w.container != "" {
 		ctx, cancel := context.WithTimeout(context.Background(), discardTimeout)
 		defer cancel()
-		if err := w.door.Containers.Delete(ctx, w.caller.Project, w.container); err != nil &&
+		if err := w.service.Containers.Delete(ctx, w.caller.Project, w.container); err != nil &&
 			berth.ErrorCode(err) != berth.CodeNotFound {
-			w.door.Log.Error("failed to delete the container of a template build; will retry", "container", w.container,
+			w.service.Log.Error("failed to delete the container of a template build; will retry", "container", w.container,
 				"err", err)
 			return
 		}
 		w.container = ""
-		w.run.change(func(b *build) { b.Container = "" })
+		w.run.change(func(b *Build) { b.Container = "" })
 	}
 }
 
@@ -286,7 +285,7 @@ func (w *worker) steps(ctx context.Context, first int, keys []string) error {
 			if ctx.Err() != nil {
 				return err
 			}
-			w.door.Log.Warn("failed to cache a step of a template build", "build", w.run.build.ID, "project",
+			w.service.Log.Warn("failed to cache a step of a template build", "build", w.run.build.ID, "project",
 				w.caller.Project, "err", err)
 		}
 		began = time.Now()
@@ -296,30 +295,30 @@ func (w *worker) steps(ctx context.Context, first int, keys []string) error {
 
 // cacheStep caches the state after a step.
 func (w *worker) cacheStep(ctx context.Context, key string) error {
-	d, p := w.door, w.caller.Project
+	d, p := w.service, w.caller.Project
 	made, err := d.Containers.Snapshots().Take(ctx, p, w.container, container.SnapshotRequest{Name: "e2b cache"})
 	if err != nil {
 		return err
 	}
 	state := w.state
 	if err := d.cache(ctx, p, cacheKey("layer", key), cached{Snapshot: made.ID, State: &state}); err != nil {
-		d.dropSnapshot(p, made.ID)
+		d.DropSnapshot(p, made.ID)
 		return err
 	}
 	return nil
 }
 
 // startCommand returns the start command of the request, or else the inherited one.
-func (w *worker) startCommand() startCommand {
+func (w *worker) startCommand() StartCommand {
 	if w.req.StartCmd == "" && w.req.ReadyCmd == "" && w.parent != nil && w.parent.Start != nil {
 		return *w.parent.Start
 	}
-	return startCommand{w.req.StartCmd, w.req.ReadyCmd, w.state.User, w.state.Dir}
+	return StartCommand{w.req.StartCmd, w.req.ReadyCmd, w.state.User, w.state.Dir}
 }
 
 // finalize runs the start command, waits until it is ready, and makes the snapshot.
 func (w *worker) finalize(ctx context.Context) error {
-	d := w.door
+	d := w.service
 	start := w.startCommand()
 	memory := start.Command != "" && d.Memory
 	stop := func() {}
@@ -339,7 +338,7 @@ func (w *worker) finalize(ctx context.Context) error {
 	w.letGo() // memory is only stored of a container that is not in use
 	w.log("info", "Saving the template")
 	var made *berth.Snapshot
-	err := whenQuiet(ctx, func() (err error) {
+	err := WhenQuiet(ctx, func() (err error) {
 		made, err = d.Containers.Snapshots().Take(ctx, w.caller.Project, w.container,
 			container.SnapshotRequest{Name: "e2b template", Memory: memory})
 		return err
@@ -347,7 +346,7 @@ func (w *worker) finalize(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	w.run.change(func(b *build) {
+	w.run.change(func(b *Build) {
 		b.Snapshot, b.Memory, b.Env, b.User, b.Dir = made.ID, made.Memory, w.state.Env, w.state.User, w.state.Dir
 		if start.Command != "" {
 			b.Start = &start
@@ -357,7 +356,7 @@ func (w *worker) finalize(ctx context.Context) error {
 }
 
 // runStart starts the start command. stop detaches from it.
-func (w *worker) runStart(ctx context.Context, start startCommand) (stop func(), err error) {
+func (w *worker) runStart(ctx context.Context, start StartCommand) (stop func(), err error) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // without a deadline, at which the guest would end it
 	p, err := w.client.Start(ctx, w.process(start.Command, start.User, start.Dir))
 	if err != nil {
@@ -394,7 +393,7 @@ func (w *worker) runStart(ctx context.Context, start startCommand) (stop func(),
 }
 
 // awaitReady returns when the ready command succeeds.
-func (w *worker) awaitReady(ctx context.Context, start startCommand) error {
+func (w *worker) awaitReady(ctx context.Context, start StartCommand) error {
 	if start.Ready == "" {
 		if start.Command == "" {
 			return nil

@@ -1,4 +1,4 @@
-package e2b
+package build
 
 import (
 	"context"
@@ -34,7 +34,7 @@ const maxInterrupted = 100_000
 const retryInterrupted = time.Minute
 
 // Run ends builds of templates that a crash interrupted, until ctx ends. Then it ends the builds of this server.
-func (d *Door) Run(ctx context.Context) {
+func (d *Service) Run(ctx context.Context) {
 	defer d.builds.wg.Wait()
 	defer d.stop(errServerStops)
 	for {
@@ -49,22 +49,22 @@ func (d *Door) Run(ctx context.Context) {
 }
 
 // saveStarted saves that this server works on a build, which must be waiting. Errors are those of saveRunning.
-func (d *Door) saveStarted(ctx context.Context, p berth.ProjectID, b *build) error {
-	return d.saveIf(ctx, p, b, func(saved *build) bool { return saved.Status == statusWaiting })
+func (d *Service) saveStarted(ctx context.Context, p berth.ProjectID, b *Build) error {
+	return d.saveIf(ctx, p, b, func(saved *Build) bool { return saved.Status == StatusWaiting })
 }
 
 // saveRunning saves the state of a build that this server works on. It returns errBuildDeleted if there is no such
 // build any more, and errBuildEnded if another server works on it, or has ended it.
-func (d *Door) saveRunning(ctx context.Context, p berth.ProjectID, b *build) error {
-	return d.saveIf(ctx, p, b, func(saved *build) bool {
-		return saved.Server == b.Server && saved.Status != statusError
+func (d *Service) saveRunning(ctx context.Context, p berth.ProjectID, b *Build) error {
+	return d.saveIf(ctx, p, b, func(saved *Build) bool {
+		return saved.Server == b.Server && saved.Status != StatusError
 	})
 }
 
 // saveIf saves a build if it is saved as expected.
-func (d *Door) saveIf(ctx context.Context, p berth.ProjectID, b *build, expected func(saved *build) bool) error {
+func (d *Service) saveIf(ctx context.Context, p berth.ProjectID, b *Build, expected func(saved *Build) bool) error {
 	_, err := d.Objects.UpdateObject(ctx, p, buildKey(b.Template, b.ID), func(o *store.Object) error {
-		saved, err := decodeInto[build](o)
+		saved, err := decodeInto[Build](o)
 		if err != nil {
 			return err
 		}
@@ -85,9 +85,9 @@ func (d *Door) saveIf(ctx context.Context, p berth.ProjectID, b *build, expected
 }
 
 // encode writes a build into its object.
-func (b *build) encode(o *store.Object) (err error) {
+func (b *Build) encode(o *store.Object) (err error) {
 	o.ExpiresAt = 0
-	if b.Status == statusBuilding || b.Container != "" {
+	if b.Status == StatusBuilding || b.Container != "" {
 		o.ExpiresAt = never
 	}
 	if o.Body, err = json.Marshal(b); err != nil {
@@ -97,7 +97,7 @@ func (b *build) encode(o *store.Object) (err error) {
 }
 
 // interrupted reports whether no server works on a build that is not in progress here.
-func (d *Door) interrupted(ctx context.Context, b *build) (bool, error) {
+func (d *Service) interrupted(ctx context.Context, b *Build) (bool, error) {
 	switch {
 	case b.Server == "":
 		return d.Now().UnixMilli()-b.BeatAt > staleBuild.Milliseconds(), nil
@@ -112,14 +112,14 @@ func (d *Door) interrupted(ctx context.Context, b *build) (bool, error) {
 }
 
 // interrupt makes a build one that its server has not finished.
-func (b *build) interrupt(now time.Time) {
-	entry := logEntry{rfc3339(now.UnixMilli()), "error", interruptedMessage, ""}
-	b.Status, b.EndedAt = statusError, now.UnixMilli()
-	b.Reason, b.Logs = &reason{Message: interruptedMessage, Logs: []logEntry{entry}}, append(b.Logs, entry)
+func (b *Build) interrupt(now time.Time) {
+	entry := LogEntry{rfc3339(now.UnixMilli()), "error", interruptedMessage, ""}
+	b.Status, b.EndedAt = StatusError, now.UnixMilli()
+	b.Reason, b.Logs = &Reason{Message: interruptedMessage, Logs: []LogEntry{entry}}, append(b.Logs, entry)
 }
 
 // endInterrupted ends the builds on which no server works any more, with their containers.
-func (d *Door) endInterrupted(ctx context.Context) {
+func (d *Service) endInterrupted(ctx context.Context) {
 	refs, err := d.Objects.ExpiredObjects(ctx, store.KindE2BBuild, time.Unix(never, 0).Add(time.Second), maxInterrupted)
 	if err != nil && ctx.Err() == nil {
 		d.Log.Error("failed to list template builds; will retry", "err", err)
@@ -133,7 +133,7 @@ func (d *Door) endInterrupted(ctx context.Context) {
 }
 
 // endIfInterrupted ends a build if no server works on it, and deletes its container.
-func (d *Door) endIfInterrupted(ctx context.Context, ref store.ObjectRef) error {
+func (d *Service) endIfInterrupted(ctx context.Context, ref store.ObjectRef) error {
 	o, err := d.Objects.GetObject(ctx, ref.Project, ref.ObjectKey)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil
@@ -141,7 +141,7 @@ func (d *Door) endIfInterrupted(ctx context.Context, ref store.ObjectRef) error 
 	if err != nil {
 		return fmt.Errorf("read build: %w", err)
 	}
-	b, err := decodeInto[build](o)
+	b, err := decodeInto[Build](o)
 	if err != nil || d.builds.find(ref.Project, b.ID) != nil {
 		return err
 	}
@@ -149,9 +149,9 @@ func (d *Door) endIfInterrupted(ctx context.Context, ref store.ObjectRef) error 
 		return err
 	}
 	server := b.Server
-	change := func(f func(*build)) error {
+	change := func(f func(*Build)) error {
 		_, err := d.Objects.UpdateObject(ctx, ref.Project, ref.ObjectKey, func(o *store.Object) error {
-			if b, err = decodeInto[build](o); err != nil {
+			if b, err = decodeInto[Build](o); err != nil {
 				return err
 			}
 			if b.Server != server || d.builds.find(ref.Project, b.ID) != nil {
@@ -165,9 +165,9 @@ func (d *Door) endIfInterrupted(ctx context.Context, ref store.ObjectRef) error 
 		}
 		return nil
 	}
-	if b.Status == statusBuilding {
-		err := change(func(b *build) {
-			if b.Status == statusBuilding {
+	if b.Status == StatusBuilding {
+		err := change(func(b *Build) {
+			if b.Status == StatusBuilding {
 				b.interrupt(d.Now())
 			}
 		})
@@ -180,12 +180,12 @@ func (d *Door) endIfInterrupted(ctx context.Context, ref store.ObjectRef) error 
 	if gone, err := d.dropContainer(ctx, ref.Project, b.Container); err != nil || !gone || b.Container == "" {
 		return err
 	}
-	return change(func(b *build) { b.Container = "" })
+	return change(func(b *Build) { b.Container = "" })
 }
 
 // dropContainer deletes the container of an interrupted build. If another server has it, gone is false: that one
 // deletes it when it returns, and it ends if the server does not return.
-func (d *Door) dropContainer(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (gone bool, err error) {
+func (d *Service) dropContainer(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (gone bool, err error) {
 	if id == "" {
 		return true, nil
 	}
@@ -197,4 +197,39 @@ func (d *Door) dropContainer(ctx context.Context, p berth.ProjectID, id berth.Co
 		return false, err
 	}
 	return true, nil
+}
+
+// Delete deletes a template or a snapshot, with its builds. Builds that run or wait are cancelled first; another server
+// of the cluster cancels its own when it finds them deleted.
+func (d *Service) Delete(ctx context.Context, p berth.ProjectID, t *Template) error {
+	for _, id := range t.Builds {
+		if err := d.builds.end(ctx, p, id, errBuildDeleted); err != nil {
+			return err
+		}
+	}
+	for _, id := range t.Builds {
+		b, err := d.Build(ctx, p, t.ID, id)
+		if berth.ErrorCode(err) == berth.CodeNotFound {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if b.Status == StatusError {
+			if _, err := d.dropContainer(ctx, p, b.Container); err != nil {
+				return err
+			}
+		}
+		if b.Snapshot != "" {
+			if err := d.Snapshots.Delete(ctx, p, b.Snapshot); err != nil &&
+				berth.ErrorCode(err) != berth.CodeNotFound {
+				return err
+			}
+		}
+	}
+	if err := d.Objects.DeleteObject(ctx, p, templateKey(t.ID)); err != nil &&
+		!errors.Is(err, store.ErrNotFound) {
+		return fmt.Errorf("delete template: %w", err)
+	}
+	return nil
 }

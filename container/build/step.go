@@ -1,4 +1,4 @@
-package e2b
+package build
 
 import (
 	"context"
@@ -12,8 +12,8 @@ import (
 	"github.com/berth-run/berth/internal/rule"
 )
 
-// A step is an instruction of a build.
-type step struct {
+// A Step is an instruction of a build.
+type Step struct {
 	Type      string   `json:"type"` // COPY, RUN, ENV, WORKDIR or USER
 	Args      []string `json:"args"`
 	FilesHash string   `json:"filesHash"`
@@ -21,7 +21,7 @@ type step struct {
 }
 
 // String returns the step as a line of a Dockerfile.
-func (s step) String() string {
+func (s Step) String() string {
 	args := s.Args
 	if strings.EqualFold(s.Type, "RUN") {
 		args = args[:1]
@@ -36,7 +36,7 @@ var (
 )
 
 // check checks the arguments of a step.
-func (s step) check(at string) error {
+func (s Step) check(at string) error {
 	fewest := map[string]int{"COPY": 2, "RUN": 1, "ENV": 2, "WORKDIR": 1, "USER": 1}[strings.ToUpper(s.Type)]
 	switch {
 	case fewest == 0:
@@ -98,7 +98,7 @@ type stepError struct{ what, why string }
 func (e *stepError) Error() string { return fmt.Sprintf("failed to run %s: %s", e.what, e.why) }
 
 // execute executes a step.
-func (w *worker) execute(ctx context.Context, s step) error {
+func (w *worker) execute(ctx context.Context, s Step) error {
 	switch strings.ToUpper(s.Type) {
 	case "RUN":
 		user := w.state.User
@@ -207,8 +207,8 @@ rm -rf "$UNPACK" "$ARCHIVE"
 `
 
 // copy executes a COPY step.
-func (w *worker) copy(ctx context.Context, s step) error {
-	d, p := w.door, w.caller.Project
+func (w *worker) copy(ctx context.Context, s Step) error {
+	d, p := w.service, w.caller.Project
 	known, err := d.cachedResult(ctx, p, cacheKey("files", s.FilesHash))
 	if err != nil {
 		return err

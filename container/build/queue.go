@@ -1,4 +1,4 @@
-package e2b
+package build
 
 import (
 	"context"
@@ -9,8 +9,8 @@ import (
 	"github.com/berth-run/berth"
 )
 
-// BuildLimits bound the builds of templates on one server. Zero values are the defaults.
-type BuildLimits struct {
+// Limits bound the builds of templates on one server. Zero values are the defaults.
+type Limits struct {
 	// AtOnce is how many run at the same time; others wait. One project has all but one of them at
 	// most, so that its builds do not keep those of another project waiting. Default: 3
 	AtOnce int
@@ -19,14 +19,14 @@ type BuildLimits struct {
 	Time time.Duration
 }
 
-// The defaults of BuildLimits.
+// The defaults of Limits.
 const (
 	defaultBuilds    = 3
 	defaultBuildTime = 30 * time.Minute
 )
 
 // withDefaults returns the limits with the defaults in place of zero values.
-func (l BuildLimits) withDefaults() BuildLimits {
+func (l Limits) withDefaults() Limits {
 	if l.AtOnce == 0 {
 		l.AtOnce = defaultBuilds
 	}
