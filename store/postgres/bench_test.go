@@ -12,9 +12,8 @@ import (
 )
 
 func BenchmarkStore(b *testing.B) {
-	server := pgtest.Start(b)
 	storetest.Bench(b, func(b *testing.B) store.Store {
-		db, err := postgres.Open(context.Background(), server.NewDatabase(b),
+		db, err := postgres.Open(context.Background(), pgtest.URL(b),
 			&postgres.Options{Keys: filepath.Join(b.TempDir(), "berth.keys")})
 		if err != nil {
 			b.Fatal(err)
