@@ -19,7 +19,8 @@ func plural(noun string) string {
 // newGet returns a command that prints objects of a kind as JSON. A flag named items prints the list below the path of
 // the object instead; "" adds none.
 func newGet(k kind, noun, items, below string) *cobra.Command {
-	cmd := &cobra.Command{Use: "get " + noun + "...", Short: "Print " + plural(k.what) + " as JSON", Args: cobra.MinimumNArgs(1)}
+	cmd := &cobra.Command{Use: "get " + noun + "...", Short: "Print " + plural(k.what) + " as JSON",
+		Args: cobra.MinimumNArgs(1)}
 	connect := clientFlags(cmd)
 	var list bool
 	if items != "" {
@@ -45,8 +46,9 @@ func newGet(k kind, noun, items, below string) *cobra.Command {
 
 // newDelete returns a command that deletes objects of a kind.
 func newDelete(k kind, noun, with string) *cobra.Command {
-	cmd := &cobra.Command{Use: "rm " + noun + "...", Aliases: []string{"delete"}, Short: "Delete " + plural(k.what) + "" + with,
-		Args: cobra.MinimumNArgs(1)}
+	cmd := &cobra.Command{Use: "rm " + noun + "...", Aliases: []string{"delete"},
+		Short: "Delete " + plural(k.what) + with,
+		Args:  cobra.MinimumNArgs(1)}
 	connect := clientFlags(cmd)
 	cmd.ValidArgsFunction = k.complete(connect, -1)
 	cmd.RunE = func(cmd *cobra.Command, refs []string) error {
