@@ -68,6 +68,7 @@ const (
 	KeyCreated      Action = "key.created" // Object: the new key
 	KeyUpdated      Action = "key.updated" // Object; Reason: limits
 	KeyRevoked      Action = "key.revoked" // Object
+	SealKeyRotated  Action = "seal_key.rotated"
 
 	// SegmentStarted is the first entry of each segment. Living lists the containers of
 	// which anything was left, so that a writer needs to read only the last segment.

@@ -10,6 +10,7 @@ package engine
 import (
 	"cmp"
 	"context"
+	"crypto/cipher"
 	"log/slog"
 	"slices"
 	"sync"
@@ -96,9 +97,9 @@ type Options struct {
 	// Placement knows which server has a container or a run. Default: cluster.Solo.
 	Placement cluster.Placement
 
-	// Key seals encrypted_content, which only a server with the same key can decrypt. The
+	// Seal seals encrypted_content, which only a server with the same key can decrypt. The
 	// default is a random key for the life of the Engine.
-	Key [32]byte
+	Seal cipher.AEAD
 }
 
 // Limits bound the resources of responses. All have defaults.
@@ -146,7 +147,7 @@ func New(opts Options) *Engine {
 	e := &Engine{Options: opts, live: newRegistry()}
 	e.transcripts = transcript.New(transcript.Options{Responses: opts.Responses, Objects: opts.Objects,
 		Files:   opts.Files,
-		Fetcher: opts.Fetcher, Tools: opts.Tools, Cache: opts.Limits.Cache, Key: opts.Key})
+		Fetcher: opts.Fetcher, Tools: opts.Tools, Cache: opts.Limits.Cache, Seal: opts.Seal})
 	e.base, e.detach = context.WithCancelCause(context.Background())
 	opts.Journal.AtEnd(addToConversation)
 	return e

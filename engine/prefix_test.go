@@ -22,6 +22,7 @@ import (
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/engine"
 	"github.com/berth-run/berth/internal/longtest"
+	"github.com/berth-run/berth/internal/seal"
 	"github.com/berth-run/berth/journal"
 	"github.com/berth-run/berth/model"
 	"github.com/berth-run/berth/store"
@@ -383,7 +384,7 @@ func (p *playhouse) respond(body string, lives []int) (r *berth.Response, append
 		e := engine.New(engine.Options{Responses: m, Runs: m, Objects: m, Usages: m, Journal: j, Models: p,
 			Containers: p, Tools: tool.NewRegistry(standard.Kinds(standard.Options{Containers: p})...),
 			Files: fewFiles{},
-			Retry: engine.Retry{Patience: time.Second}, Owner: "test", Key: [32]byte{1},
+			Retry: engine.Retry{Patience: time.Second}, Owner: "test", Seal: seal.New([32]byte{1}),
 			Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
 		if id == "" {
 			var req berth.ResponseRequest

@@ -2,8 +2,9 @@ package server
 
 import (
 	"context"
-	"crypto/cipher"
+	"errors"
 	"fmt"
+	"sync"
 
 	"go.opentelemetry.io/otel/trace"
 
@@ -22,9 +23,13 @@ import (
 // base holds the parts that all others use.
 type base struct {
 	Options
-	space   *diskspace.Guard
-	node    string // the server's name on leases
-	key     [32]byte
+	space *diskspace.Guard
+	node  string          // the server's name on leases
+	keys  *seal.Keychain  // of seal.key
+	lock  *state.SealLock // held while the server runs
+
+	rotating sync.Mutex // held while the seal key is rotated
+
 	cluster cluster.Node
 	disk    state.Database // the database of the state directory
 	db      store.Store    // disk, and responses that are not to be stored
@@ -32,9 +37,6 @@ type base struct {
 	quota   *project.Quota
 	tracer  trace.Tracer // nil if traces are not exported
 }
-
-// seal returns the cipher for secrets in the store.
-func (b *base) seal() cipher.AEAD { return seal.New(b.key) }
 
 // openBase locks the state directory, unless o.start has locked it, and opens its database and
 // audit record.
@@ -52,27 +54,33 @@ func (s *Server) openBase(ctx context.Context, o Options) (*base, error) {
 	if b.node, err = state.NodeID(o.State); err != nil {
 		return nil, err
 	}
-	if b.key, err = state.SealKey(o.State); err != nil {
-		return nil, err
+	if b.lock, err = state.LockSealKey(ctx, o.State); err != nil {
+		return nil, fmt.Errorf("lock seal key: %w", err)
 	}
+	s.later(func(context.Context) error { return b.lock.Close() })
 	b.disk, err = state.OpenDatabase(ctx, o.State,
 		state.Use{Options: sqlite.Options{Synchronous: o.Config.Store.Synchronous, Log: o.Log, Room: b.space},
 			URL:   o.Config.Store.URL,
-			Serve: true, Shared: o.Config.Cluster.Listen != ""})
+			Serve: true, Shared: o.Config.Cluster.Listen != "", Lock: b.lock})
 	if err != nil {
 		return nil, err
 	}
+	keys, err := state.ReadSealKeys(o.State)
+	if err != nil {
+		return nil, errors.Join(err, b.disk.Close())
+	}
+	b.keys = keys.Keychain()
 	b.db = transient.New(b.disk, o.Log)
 	s.later(func(context.Context) error { return b.db.Close() })
 	if err := s.joinCluster(ctx, b); err != nil {
 		return nil, err
 	}
 	s.startScrubbing(b)
-	keys, err := b.db.ListKeys(ctx)
+	apiKeys, err := b.db.ListKeys(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("list keys: %w", err)
 	}
-	s.open = len(keys) == 0
+	s.open = len(apiKeys) == 0
 	if b.audit, err = state.OpenAudit(o.State, o.Log); err != nil {
 		return nil, err
 	}

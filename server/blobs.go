@@ -48,17 +48,17 @@ func (s *Server) openBlobs(ctx context.Context, b *base) (*blobs, error) {
 		buckets[name] = bucket
 	}
 	all := &blobs{contents: contents}
-	all.skills = skills.New(skills.Options{Objects: b.db, Contents: buckets["skills"], Seal: b.seal(), Audit: b.audit,
+	all.skills = skills.New(skills.Options{Objects: b.db, Contents: buckets["skills"], Seal: b.keys, Audit: b.audit,
 		Log: b.Log, Quota: within(b.space, diskspace.Skills, b.quota.Store)})
 	all.files = files.New(files.Options{Store: b.db, Contents: buckets["files"], Audit: b.audit, Log: b.Log,
 		Quota: within(b.space, diskspace.Files, b.quota.Store)})
-	all.uploads = uploads.New(uploads.Options{Objects: b.db, Contents: buckets["uploads"], Seal: b.seal(),
+	all.uploads = uploads.New(uploads.Options{Objects: b.db, Contents: buckets["uploads"], Seal: b.keys,
 		Files: all.files, Audit: b.audit, Log: b.Log,
 		Quota: within(b.space, diskspace.Uploads, b.quota.Store)})
-	all.snapshots = snapshot.New(snapshot.Options{Objects: b.db, Contents: buckets["snapshots"], Seal: b.seal(),
+	all.snapshots = snapshot.New(snapshot.Options{Objects: b.db, Contents: buckets["snapshots"], Seal: b.keys,
 		Audit: b.audit, Log: b.Log,
 		Count: b.quota.Snapshots, Quota: within(b.space, diskspace.Snapshots, b.quota.Store)})
-	all.volumes, err = volume.New(volume.Options{Dir: filepath.Join(b.State, "volumes"), Objects: b.db, Seal: b.seal(),
+	all.volumes, err = volume.New(volume.Options{Dir: filepath.Join(b.State, "volumes"), Objects: b.db, Seal: b.keys,
 		Audit: b.audit, Log: b.Log,
 		Space: func() error {
 			return b.space.Admit(diskspace.Volumes)

@@ -24,7 +24,7 @@ func (s *Server) joinCluster(ctx context.Context, b *base) error {
 	if movable[b.Config.Driver] {
 		silence = 0 // its containers need not wait
 	}
-	peers, err := cluster.Connect(ctx, b.key, cluster.Options{Store: db,
+	peers, err := cluster.Connect(ctx, b.keys.Current(), cluster.Options{Store: db,
 		Self:  store.Member{ID: b.node, Address: config.Reachable(), Version: b.Build.Version},
 		Lease: config.Lease, Silence: silence, Log: b.Log})
 	if err != nil {

@@ -45,7 +45,7 @@ func (s *Server) startContainers(ctx context.Context, b *base, data *blobs) (*co
 	}
 	warnOfPools(images, b.Config, b.Log)
 	c := &containers{templates: newTemplates(images, b.Config, b.quota.Limits),
-		secrets: secrets.New(secrets.Options{Objects: b.db, Seal: b.seal(), Audit: b.audit})}
+		secrets: secrets.New(secrets.Options{Objects: b.db, Seal: b.keys, Audit: b.audit})}
 	s.templates = c.templates
 	if c.driver, err = OpenDriver(b.State, b.Config, b.Log); err != nil {
 		return nil, err
@@ -106,7 +106,7 @@ func containerOptions(b *base, data *blobs, c *containers) (container.Options, e
 	}
 	return container.Options{Server: b.cluster.Self(), Shares: shares, Store: b.db, Driver: c.driver,
 		OpenFile: data.files.Open, Log: b.Log,
-		Network: network, Seal: b.seal(), Audit: b.audit, Volumes: volumes, Snapshots: data.snapshots,
+		Network: network, Seal: b.keys, Audit: b.audit, Volumes: volumes, Snapshots: data.snapshots,
 		Skills:   data.skills,
 		Template: c.templates.find, MayName: c.templates.mayName,
 		Expiry: container.ExpiryOptions{Action: config.OnExpiry, SnapshotLife: config.SnapshotLife,

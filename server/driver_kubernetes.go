@@ -41,10 +41,11 @@ func sharedInstance(c *config.Config, dir string) (server, instance string, err 
 	if _, err := os.Stat(filepath.Join(dir, "seal.key")); errors.Is(err, fs.ErrNotExist) {
 		return "", "", nil
 	}
-	key, err := state.SealKey(dir)
+	keys, err := state.ReadSealKeys(dir)
 	if err != nil {
 		return "", "", err
 	}
+	key := keys.Oldest() // a rotation must not change the labels of Pods that run
 	at, err := remote.Parse(c.Blobs)
 	if err != nil {
 		return "", "", fmt.Errorf("blobs: %w", err)

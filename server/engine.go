@@ -71,7 +71,7 @@ func (s *Server) startEngine(ctx context.Context, b *base, data *blobs, c *conta
 	if opts.Tools, err = tools(b, c.service.Access(), data.vectors, pictures, r.memory.decoding); err != nil {
 		return nil, err
 	}
-	opts.Owner, opts.Key, opts.Quota, opts.Log = b.node, b.key, b.quota, b.Log
+	opts.Owner, opts.Seal, opts.Quota, opts.Log = b.node, b.keys, b.quota, b.Log
 	opts.Room = func() error { return b.space.Admit() }
 	opts.Observer, opts.Tracer = metrics.Engine{Metrics: s.metrics}, b.tracer
 	if opts.Placement = b.cluster; !b.cluster.Alone() {

@@ -74,7 +74,7 @@ func (s *Server) newHandler(ctx context.Context, b *base, data *blobs, c *contai
 		Placement:  b.cluster,
 		Containers: c.service, Snapshots: data.snapshots,
 		Files: data.files, Volumes: volumes, Secrets: c.secrets, Memory: memory, Webhooks: r.webhooks,
-		Secret: b.key, MaxIdle: b.Config.Containers.MaxIdle,
+		Secret: b.keys.Current, MaxIdle: b.Config.Containers.MaxIdle,
 		CPU: b.Config.Containers.CPU, Disk: int64(b.Config.Containers.Disk), Domain: b.Config.Preview.Domain,
 		Keys: b.db, Check: b.quota.Check, Log: b.Log, Now: time.Now})
 	return api.New(api.Options{
@@ -90,7 +90,7 @@ func (s *Server) newHandler(ctx context.Context, b *base, data *blobs, c *contai
 		Projects: project.New(project.Options{Objects: b.db, Keys: b.db, Audit: b.audit}),
 		Models: api.ModelOptions{Models: r.models, Upstreams: r.upstreams, Currency: b.Config.Currency,
 			Priced: s.priced.Load},
-		Preview: api.PreviewOptions{Seal: b.seal(), Domain: b.Config.Preview.Domain},
+		Preview: api.PreviewOptions{Seal: b.keys.Newest(), Domain: b.Config.Preview.Domain},
 		Status:  r.status.get, Audit: b.audit,
 		Ready: newReadiness(b.disk, c.driver, c.templates.find, b.space, data.contents.Bucket, b.Log).get,
 		Build: b.Build}), nil

@@ -88,7 +88,7 @@ func New(ctx context.Context, o Options) (s *Server, err error) {
 		return s, fmt.Errorf("cluster.listen: %w", err)
 	}
 	s.later(stop)
-	return s, nil
+	return s, s.serveControl(base)
 }
 
 // serveForwarded serves a request that another server has forwarded for a caller, or for none that is identified.

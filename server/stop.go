@@ -10,7 +10,6 @@ import (
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/container"
 	"github.com/berth-run/berth/container/volume"
-	"github.com/berth-run/berth/internal/seal"
 	"github.com/berth-run/berth/server/config"
 	"github.com/berth-run/berth/server/state"
 	"github.com/berth-run/berth/store/sqlite"
@@ -21,10 +20,6 @@ import (
 func EndContainers(ctx context.Context, dir string, config *config.Config, log *slog.Logger) (n int, err error) {
 	calm := &calm{state: dir, config: config, log: log, all: true}
 	space, err := openSpace(dir, config, log, calm.run)
-	if err != nil {
-		return 0, err
-	}
-	key, err := state.SealKey(dir)
 	if err != nil {
 		return 0, err
 	}
@@ -40,13 +35,18 @@ func EndContainers(ctx context.Context, dir string, config *config.Config, log *
 		return 0, err
 	}
 	defer db.Close()
+	keys, err := state.ReadSealKeys(dir)
+	if err != nil {
+		return 0, err
+	}
+	sealer := keys.Keychain()
 	record, err := state.OpenAudit(dir, log)
 	if err != nil {
 		return 0, err
 	}
 	defer record.Close()
 	record.OnFull(space.MakeRoom)
-	volumes, err := volume.New(volume.Options{Dir: filepath.Join(dir, "volumes"), Objects: db, Seal: seal.New(key),
+	volumes, err := volume.New(volume.Options{Dir: filepath.Join(dir, "volumes"), Objects: db, Seal: sealer,
 		Audit: record, Log: log})
 	if err != nil {
 		return 0, err
@@ -59,7 +59,7 @@ func EndContainers(ctx context.Context, dir string, config *config.Config, log *
 		return 0, err
 	}
 	containers, err := container.New(container.Options{Server: server, Store: db, Driver: isolation, Log: log,
-		Seal: seal.New(key), Audit: record, Volumes: volumes,
+		Seal: sealer, Audit: record, Volumes: volumes,
 		Template: func(string) (container.Template, error) { return container.Template{}, errEnding },
 		OpenFile: func(context.Context, berth.ProjectID, berth.FileID) (io.ReadCloser, *berth.File, error) {
 			return nil, nil, errEnding

@@ -42,7 +42,7 @@ type Options struct {
 	Memory     bool              // whether the driver can store the memory of containers
 	MaxUpload  int64             // bytes of the files of a step of a build; 0 means the limit of files
 	Webhooks   *webhook.Service  // nil sends no events
-	Secret     [32]byte          // from which access tokens are made
+	Secret     func() [32]byte   // the key with which access tokens are made now
 	MaxIdle    time.Duration     // the longest that a container may be idle
 	CPU        float64           // cores of a container
 	Disk       int64             // bytes that a container may write

@@ -29,7 +29,8 @@ const (
 
 // mint returns the token for an object that the holder of a key gets. The token names the key and ends with it.
 func (d *Door) mint(p purpose, of string, key berth.KeyID) string {
-	mac := hmac.New(sha256.New, d.Secret[:])
+	secret := d.Secret()
+	mac := hmac.New(sha256.New, secret[:])
 	mac.Write([]byte(string(p) + "\x00" + of))
 	if key == "" {
 		return hex.EncodeToString(mac.Sum(nil))

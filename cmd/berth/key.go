@@ -17,7 +17,7 @@ import (
 func newKey() *cobra.Command {
 	cmd := &cobra.Command{Use: "key", Short: "Create, list, limit and remove API keys"}
 	open := stateFlag(cmd)
-	cmd.AddCommand(newKeyCreate(open), newKeyLs(open), newKeyLimit(open), newKeyRm(open))
+	cmd.AddCommand(newKeyCreate(open), newKeyLs(open), newKeyLimit(open), newKeyRm(open), newKeyRotateSeal())
 	return cmd
 }
 

@@ -21,11 +21,13 @@ const sealMark = "berth1."
 // of the item. It is safe for concurrent use.
 type sealer struct{ aead cipher.AEAD }
 
-func newSealer(key [32]byte) sealer {
-	if key == [32]byte{} {
+func newSealer(aead cipher.AEAD) sealer {
+	if aead == nil {
+		var key [32]byte
 		rand.Read(key[:]) // never fails
+		aead = seal.New(key)
 	}
-	return sealer{seal.New(key)}
+	return sealer{aead}
 }
 
 // seal returns v as encrypted_content. It panics if v cannot be marshaled.

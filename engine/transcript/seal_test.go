@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/internal/seal"
 )
 
 func sealedItem(kind berth.ItemType, content string) berth.Item {
@@ -12,7 +13,7 @@ func sealedItem(kind berth.ItemType, content string) berth.Item {
 }
 
 func TestSeal(t *testing.T) {
-	s := newSealer([32]byte{1})
+	s := newSealer(seal.New([32]byte{1}))
 	box := s.seal("proj_a", berth.ItemReasoning, "a thought")
 	if strings.Contains(box, "thought") || box == s.seal("proj_a", berth.ItemReasoning, "a thought") {
 		t.Errorf("got %s, which can be read or recognised", box)
@@ -21,7 +22,7 @@ func TestSeal(t *testing.T) {
 	if err := s.open("proj_a", sealedItem(berth.ItemReasoning, box), &got); err != nil || got != "a thought" {
 		t.Errorf("got %q, %v", got, err)
 	}
-	if err := newSealer([32]byte{1}).open("proj_a", sealedItem(berth.ItemReasoning, box), &got); err != nil {
+	if err := newSealer(seal.New([32]byte{1})).open("proj_a", sealedItem(berth.ItemReasoning, box), &got); err != nil {
 		t.Errorf("in the next life: %v", err)
 	}
 	flipped := []byte(box)
@@ -30,10 +31,10 @@ func TestSeal(t *testing.T) {
 		"another project": func() error { return s.open("proj_b", sealedItem(berth.ItemReasoning, box), &got) },
 		"another type":    func() error { return s.open("proj_a", sealedItem(berth.ItemMessage, box), &got) },
 		"another server": func() error {
-			return newSealer([32]byte{2}).open("proj_a", sealedItem(berth.ItemReasoning, box), &got)
+			return newSealer(seal.New([32]byte{2})).open("proj_a", sealedItem(berth.ItemReasoning, box), &got)
 		},
 		"a random key": func() error {
-			return newSealer([32]byte{}).open("proj_a", sealedItem(berth.ItemReasoning, box), &got)
+			return newSealer(nil).open("proj_a", sealedItem(berth.ItemReasoning, box), &got)
 		},
 		"altered": func() error {
 			return s.open("proj_a", sealedItem(berth.ItemReasoning, string(flipped)), &got)
@@ -57,7 +58,7 @@ func TestSeal(t *testing.T) {
 }
 
 func FuzzOpen(f *testing.F) {
-	s := newSealer([32]byte{1})
+	s := newSealer(seal.New([32]byte{1}))
 	f.Add(s.seal("proj_a", berth.ItemReasoning, "a thought"))
 	f.Add(sealMark + "AAAA")
 	f.Fuzz(func(t *testing.T, content string) {

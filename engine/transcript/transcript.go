@@ -7,6 +7,7 @@ package transcript
 
 import (
 	"context"
+	"crypto/cipher"
 	"io"
 	"slices"
 
@@ -29,8 +30,8 @@ type Options struct {
 	Tools     *tool.Registry
 	Cache     int64 // bytes of cached chains and conversations; default 64 MiB
 
-	// Key seals encrypted_content. The default is a random key.
-	Key [32]byte
+	// Seal seals encrypted_content. The default has a random key.
+	Seal cipher.AEAD
 }
 
 // A Service makes transcripts. It is safe for concurrent use.
@@ -46,7 +47,7 @@ func New(opts Options) *Service {
 	if opts.Cache == 0 {
 		opts.Cache = defaultCache
 	}
-	return &Service{Options: opts, cache: newCache(opts.Cache), seals: newSealer(opts.Key)}
+	return &Service{Options: opts, cache: newCache(opts.Cache), seals: newSealer(opts.Seal)}
 }
 
 // A Transcript is the context of one response. It is for one goroutine.

@@ -33,7 +33,6 @@ var Knots = map[string]int{
 	"model/balance":      31,
 	"sandbox/docker":     29,
 	"sandbox/drivertest": 30,
-	"store/storetest":    30,
 	"tool/mcp":           37,
 	"vectorstore":        30,
 }

@@ -14,20 +14,22 @@ type Copy struct {
 	path string
 }
 
-// Create starts a file with keys of the ring with that id. If path is a link to a file, that file is
-// replaced, because an operator may have put it on another volume.
-func Create(path string, id [16]byte) (*Copy, error) {
+// Create starts a file with keys of the ring with that id, and with a tag unless it is zero. If path is a
+// link to a file, that file is replaced, because an operator may have put it on another volume.
+func Create(path string, id [16]byte, tag Tag) (*Copy, error) {
 	if target, err := filepath.EvalSymlinks(path); err == nil {
 		path = target
 	}
+	return create(path, id, tag)
+}
+
+func create(path string, id [16]byte, tag Tag) (*Copy, error) {
 	f, err := os.OpenFile(path+".incomplete", os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err
 	}
 	c := &Copy{f, path}
-	var header [blockSize]byte
-	copy(header[:], magic)
-	copy(header[len(magic):], id[:])
+	header := headerOf(id, tag)
 	if _, err := f.WriteAt(header[:], 0); err != nil {
 		return nil, errors.Join(err, c.Abort())
 	}
@@ -48,7 +50,7 @@ func (c *Copy) Commit() error {
 	if err := c.file.Sync(); err != nil {
 		return errors.Join(err, c.Abort())
 	}
-	return errors.Join(c.file.Close(), os.Rename(c.file.Name(), c.path), syncDir(filepath.Dir(c.path)))
+	return errors.Join(c.file.Close(), os.Rename(c.file.Name(), c.path), SyncDir(filepath.Dir(c.path)))
 }
 
 // Abort removes the file.

@@ -29,7 +29,7 @@ func TestCopy(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, commit := range []bool{false, true} {
-		c, err := Create(link, source.ID())
+		c, err := Create(link, source.ID(), Tag{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -25,10 +25,17 @@ var ErrErased = errors.New("keyring: the key is erased")
 // A Key is a key of a ring.
 type Key [32]byte
 
-// The file starts with a header of one block: magic, and the ring's id. The keys follow, numbered
-// from 1. A key of zeros is erased.
+// ErrReplaced is returned for a new key of a ring whose keys were copied to another file.
+var ErrReplaced = errors.New("keyring: another file has replaced the keys")
+
+// A Tag tells apart files with the keys of one ring. It is zero in a file that Open created.
+type Tag [32]byte
+
+// The file starts with a header of one block: magic, the ring's id, and its tag if it has one. The
+// keys follow, numbered from 1. A key of zeros is erased.
 const (
 	magic     = "berth keys 1\n"
+	tagged    = "berth keys 2\n" // the magic of a file with a tag, which former versions cannot use
 	blockSize = 4096
 	keySize   = int64(len(Key{}))
 	perBlock  = blockSize / keySize
@@ -41,10 +48,14 @@ const (
 type Ring struct {
 	file *os.File
 	id   [16]byte
+	tag  Tag
 
 	mu        sync.Mutex
 	next, end int64 // numbers of the keys reserved for this process and unused
+	replaced  bool  // by another file
 	closed    bool
+
+	erasing sync.RWMutex // held for reading to erase keys, for writing with mu to change replaced
 }
 
 // Open opens the ring in a file. It creates a missing file, readable by its owner only.
@@ -77,22 +88,36 @@ func (r *Ring) open(path string) error {
 		return err
 	}
 	if n == 0 {
-		copy(header[:], magic)
-		copy(header[len(magic):], r.id[:])
+		header = headerOf(r.id, Tag{})
 		if _, err := r.file.WriteAt(header[:], 0); err != nil {
 			return err
 		}
-		if err := errors.Join(r.file.Sync(), syncDir(filepath.Dir(path))); err != nil {
+		if err := errors.Join(r.file.Sync(), SyncDir(filepath.Dir(path))); err != nil {
 			return err
 		}
-	} else if n < blockSize || !bytes.HasPrefix(header[:], []byte(magic)) {
+	} else if n < blockSize || !bytes.HasPrefix(header[:], []byte(magic)) && !bytes.HasPrefix(header[:],
+		[]byte(tagged)) {
 		return errors.New("not a key file, or damaged; restore it from a backup")
 	}
 	copy(r.id[:], header[len(magic):])
+	copy(r.tag[:], header[len(magic)+len(r.id):])
 	return nil
 }
 
-func syncDir(path string) error {
+// headerOf returns the header of a file.
+func headerOf(id [16]byte, tag Tag) (header [blockSize]byte) {
+	kind := magic
+	if tag != (Tag{}) {
+		kind = tagged
+	}
+	copy(header[:], kind)
+	copy(header[len(kind):], id[:])
+	copy(header[len(kind)+len(id):], tag[:])
+	return header
+}
+
+// SyncDir makes the names in a directory durable.
+func SyncDir(path string) error {
 	d, err := os.Open(path)
 	if err != nil {
 		return err
@@ -112,12 +137,18 @@ func (r *Ring) locked(f func() error) error {
 // ID returns the id of the ring.
 func (r *Ring) ID() [16]byte { return r.id }
 
+// Tag returns the tag of the ring's file.
+func (r *Ring) Tag() Tag { return r.tag }
+
 // New returns a new key and its number, which is above 0. The key is durable.
 func (r *Ring) New() (int64, Key, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
 		return 0, Key{}, fmt.Errorf("keyring: %w", os.ErrClosed)
+	}
+	if r.replaced {
+		return 0, Key{}, ErrReplaced
 	}
 	if r.next == r.end {
 		if err := r.locked(r.reserve); err != nil {
@@ -164,7 +195,7 @@ func (r *Ring) EraseAll() error {
 	for i := range all {
 		all[i] = int64(i) + 1
 	}
-	if err := r.Erase(all...); err != nil {
+	if err := r.erase(all); err != nil {
 		return err
 	}
 	if err := r.file.Truncate(place(1)); err != nil {
@@ -200,6 +231,15 @@ func (r *Ring) Get(n int64) (k Key, err error) {
 
 // Erase overwrites keys in place. When it returns nil, the keys are durably erased.
 func (r *Ring) Erase(numbers ...int64) error {
+	r.erasing.RLock()
+	defer r.erasing.RUnlock()
+	if r.replaced {
+		return ErrReplaced
+	}
+	return r.erase(numbers)
+}
+
+func (r *Ring) erase(numbers []int64) error {
 	numbers = slices.Sorted(slices.Values(numbers))
 	last, err := r.count()
 	if err != nil {
@@ -236,17 +276,73 @@ func (r *Ring) punch(block int64) {
 	_ = unix.Fallocate(int(r.file.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, block*blockSize, blockSize)
 }
 
+// Replace copies all keys to a new file with a tag, each as convert returns it. Until Undo is called, the
+// ring makes and erases no keys, and returns ErrReplaced. If Replace fails, it has no effect.
+func (r *Ring) Replace(path string, tag Tag, convert func(number int64, k Key) Key) (err error) {
+	r.erasing.Lock()
+	defer r.erasing.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.release(); err != nil {
+		return err
+	}
+	c, err := create(path, r.id, tag)
+	if err != nil {
+		return err
+	}
+	last, err := r.count()
+	for n := int64(1); n <= last && err == nil; n++ {
+		var k Key
+		if k, err = r.Get(n); errors.Is(err, ErrErased) {
+			err = nil
+		} else if err == nil {
+			err = c.Put(n, convert(n, k))
+		}
+	}
+	if err == nil {
+		err = c.file.Truncate(place(last + 1)) // so that the numbers of erased keys are not used again
+	}
+	if err != nil {
+		return errors.Join(err, c.Abort())
+	}
+	if err := c.Commit(); err != nil {
+		return err
+	}
+	r.replaced = true
+	return nil
+}
+
+// Undo makes the ring usable again after a Replace whose file is not used.
+func (r *Ring) Undo() {
+	r.erasing.Lock()
+	defer r.erasing.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.replaced = false
+}
+
 // Close releases the unused keys and closes the ring.
 func (r *Ring) Close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	err := r.locked(func() error {
-		last, err := r.count()
-		if err != nil || r.next == r.end || last != r.end-1 {
-			return err
-		}
-		return r.file.Truncate(place(r.next))
-	})
+	var err error
+	if !r.replaced {
+		err = r.release()
+	}
 	r.closed = true
 	return errors.Join(err, r.file.Close())
+}
+
+// release gives the unused keys of this process back. r.mu is held.
+func (r *Ring) release() error {
+	return r.locked(func() error {
+		last, err := r.count()
+		if err == nil && r.next != r.end && last == r.end-1 {
+			err = r.file.Truncate(place(r.next))
+		}
+		if err == nil {
+			r.next, r.end = 0, 0
+		}
+		return err
+	})
 }

@@ -35,6 +35,8 @@ type Use struct {
 	Shared bool   // with serve: accept the other servers of a cluster
 
 	restoring bool // open the database of a state directory that is being restored
+
+	Lock *SealLock // held by the caller; nil makes OpenDatabase hold one until the database is closed
 }
 
 // storeFile is the file of a state directory with the URL of its PostgreSQL database, so that
@@ -54,21 +56,49 @@ func OpenDatabase(ctx context.Context, state string, use Use) (Database, error) 
 	if err != nil {
 		return nil, err
 	}
-	if at == "" {
-		return OpenStore(ctx, state, use.Options)
+	if use.Lock == nil {
+		lock, err := LockSealKey(ctx, state)
+		if err != nil {
+			return nil, err
+		}
+		use.Options.Opened = lock
+		db, err := openLocked(ctx, state, at, use)
+		if err != nil {
+			return nil, errors.Join(err, lock.Close())
+		}
+		return db, nil
 	}
-	if err := os.MkdirAll(state, 0o700); err != nil {
-		return nil, fmt.Errorf("create state directory: %w", err)
+	return openLocked(ctx, state, at, use)
+}
+
+// openLocked opens the database at a URL, or that of the state directory. The caller has the lock of its key.
+func openLocked(ctx context.Context, state, at string, use Use) (Database, error) {
+	if err := use.endRotation(ctx, state, at); err != nil {
+		return nil, err
 	}
-	key, err := SealKey(state)
+	keys, err := ReadSealKeys(state)
 	if err != nil {
 		return nil, err
+	}
+	return use.open(ctx, state, at, keys.current)
+}
+
+// open opens the database at a URL, or that of the state directory, with a key.
+func (use *Use) open(ctx context.Context, state, at string, key [32]byte) (Database, error) {
+	if at == "" {
+		opts := use.Options
+		opts.Key = key
+		db, err := sqlite.Open(ctx, filepath.Join(state, "berth.db"), &opts)
+		if err != nil {
+			return nil, fmt.Errorf("open database: %w", err)
+		}
+		return db, nil
 	}
 	host, _ := os.Hostname()
 	db, err := postgres.Open(ctx, at, &postgres.Options{Keys: sqlite.KeysPath(filepath.Join(state, "berth.db")),
 		Key:   key,
 		Claim: use.Serve, Shared: use.Serve && use.Shared, Name: fmt.Sprintf("%s pid %d", host, os.Getpid()),
-		Log: use.Log})
+		Log: use.Log, Opened: use.Options.Opened})
 	if err != nil {
 		return nil, fmt.Errorf("open database %s: %w", config.Masked("store.url", at), err)
 	}
@@ -84,9 +114,11 @@ func OpenStore(ctx context.Context, state string, opts sqlite.Options) (_ *sqlit
 	if err := os.MkdirAll(state, 0o700); err != nil {
 		return nil, fmt.Errorf("create state directory: %w", err)
 	}
-	if opts.Key, err = SealKey(state); err != nil {
+	keys, err := ReadSealKeys(state)
+	if err != nil {
 		return nil, err
 	}
+	opts.Key = keys.current
 	db, err := sqlite.Open(ctx, filepath.Join(state, "berth.db"), &opts)
 	if err != nil {
 		return nil, fmt.Errorf("open database: %w", err)

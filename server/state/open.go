@@ -11,7 +11,6 @@ import (
 
 	"github.com/berth-run/berth/audit"
 	"github.com/berth-run/berth/container/snapshot"
-	"github.com/berth-run/berth/internal/seal"
 	"github.com/berth-run/berth/project"
 	"github.com/berth-run/berth/store"
 	"github.com/berth-run/berth/store/postgres"
@@ -34,7 +33,7 @@ func Open(ctx context.Context, dir string) (*Dir, error) {
 	if err != nil {
 		return nil, err
 	}
-	key, err := SealKey(dir)
+	keys, err := ReadSealKeys(dir)
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
@@ -47,7 +46,7 @@ func Open(ctx context.Context, dir string) (*Dir, error) {
 		return nil, errors.Join(err, db.Close())
 	}
 	return &Dir{Store: db, Projects: project.New(project.Options{Objects: db, Keys: db, Audit: auditor(dir)}),
-		Snapshots: snapshot.New(snapshot.Options{Objects: db, Contents: snapshots, Seal: seal.New(key)}),
+		Snapshots: snapshot.New(snapshot.Options{Objects: db, Contents: snapshots, Seal: keys.Keychain()}),
 		dir:       dir, close: db.Close}, nil
 }
 

@@ -10,29 +10,76 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/berth-run/berth/internal/keyring"
+	"github.com/berth-run/berth/internal/seal"
 	"github.com/berth-run/berth/internal/statefile"
 )
 
-// SealKey returns the server's key, which the first start creates. It encrypts secrets in the
-// store and tokens that clients hold. It is never replaced, because both would become unreadable.
-func SealKey(state string) (key [32]byte, err error) {
-	path := filepath.Join(state, "seal.key")
-	text, err := statefile.ReadLinked(path)
+// sealFile is the file of a state directory with the server's key on its first line. Each rotation puts a new
+// key before it. The former keys still open encrypted_content that clients have, and keys within rows, which are
+// sealed as a whole with keys that need the current one.
+const sealFile = "seal.key"
+
+// SealKeys are the keys of a state directory.
+type SealKeys struct {
+	current [32]byte
+	former  [][32]byte // the latest first
+}
+
+// Keychain returns the keys as a cipher.
+func (k *SealKeys) Keychain() *seal.Keychain { return seal.NewKeychain(k.current, k.former...) }
+
+// Oldest returns the key that the directory started with.
+func (k *SealKeys) Oldest() [32]byte {
+	if len(k.former) == 0 {
+		return k.current
+	}
+	return k.former[len(k.former)-1]
+}
+
+// text returns the content of the file.
+func (k *SealKeys) text() string {
+	var text strings.Builder
+	for _, key := range append([][32]byte{k.current}, k.former...) {
+		text.WriteString(hex.EncodeToString(key[:]) + "\n")
+	}
+	return text.String()
+}
+
+// ReadSealKeys returns the keys of a state directory. The first start creates one.
+func ReadSealKeys(state string) (*SealKeys, error) {
+	path := filepath.Join(state, sealFile)
+	keys, err := readSealFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		rand.Read(key[:]) // never fails
-		if err := writeSecret(path, hex.EncodeToString(key[:])+"\n"); err != nil && !errors.Is(err, fs.ErrExist) {
-			return key, fmt.Errorf("create seal key: %w", err)
+		keys = &SealKeys{}
+		rand.Read(keys.current[:]) // never fails
+		if err := writeSecret(path, keys.text()); err != nil && !errors.Is(err, fs.ErrExist) {
+			return nil, fmt.Errorf("create seal key: %w", err)
 		}
-		text, err = statefile.ReadLinked(path) // another process may have written it
+		keys, err = readSealFile(path) // another process may have written it
 	}
+	return keys, err
+}
+
+// readSealFile reads a file with keys.
+func readSealFile(path string) (*SealKeys, error) {
+	text, err := statefile.ReadLinked(path)
 	if err != nil {
-		return key, fmt.Errorf("read seal key: %w", err)
+		return nil, fmt.Errorf("read seal key: %w", err)
 	}
-	raw, err := hex.DecodeString(strings.TrimSpace(string(text)))
-	if err != nil || len(raw) != len(key) {
-		return key, fmt.Errorf("%s is not a key of %d hexadecimal digits", path, 2*len(key))
+	keys := &SealKeys{}
+	for i, line := range strings.Split(strings.TrimSpace(string(text)), "\n") {
+		raw, err := hex.DecodeString(strings.TrimSpace(line))
+		if err != nil || len(raw) != len(keys.current) {
+			return nil, fmt.Errorf("line %d of %s is not a key of %d hexadecimal digits", i+1, path, 2*len(keys.current))
+		}
+		if i == 0 {
+			keys.current = [32]byte(raw)
+		} else {
+			keys.former = append(keys.former, [32]byte(raw))
+		}
 	}
-	return [32]byte(raw), nil
+	return keys, nil
 }
 
 // writeSecret atomically creates a file that only its owner can read. If the file exists, the
@@ -53,11 +100,7 @@ func writeSecret(path, text string) error {
 	if err := os.Link(f.Name(), path); err != nil {
 		return err
 	}
-	dir, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
+	return keyring.SyncDir(filepath.Dir(path))
 }
 
 // NodeID returns the server's name on leases. The first start creates it.

@@ -6,10 +6,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -52,6 +55,9 @@ type Options struct {
 
 	// Log receives failures of background work; nil discards them.
 	Log *slog.Logger
+
+	// Opened is closed after the database, if it was opened.
+	Opened io.Closer
 }
 
 // ErrClaimed means that another server has claimed the database.
@@ -82,6 +88,7 @@ type core struct {
 	pool   *pgxpool.Pool // for reads
 	writer *writer
 	keys   *sealed.Keys
+	ring   atomic.Pointer[tableRing] // of keys
 }
 
 // Statements implements base.Driver.
@@ -164,6 +171,9 @@ func Open(ctx context.Context, at string, opts *Options) (_ *DB, err error) {
 	// each of them would fail although the server is back.
 	d.watcher = newWatcher(config.ConnConfig, c.pool.Reset, c.log)
 	opened = append(opened, d.watcher.close, d.Store.Close)
+	if opts.Opened != nil {
+		opened = slices.Insert(opened, 0, opts.Opened.Close)
+	}
 	d.close = sync.OnceValue(func() error { return closeAll(opened) })
 	return d, nil
 }

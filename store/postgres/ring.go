@@ -35,6 +35,7 @@ type tableRing struct {
 	*core
 	wrapper sealed.Wrapper
 	id      [16]byte
+	mark    []byte // of the keys; a ring with another one makes no keys
 
 	creating sync.Mutex // guards spare and size; held while keys are created
 	spare    []rowKey   // created and unused
@@ -77,6 +78,13 @@ func (r *tableRing) New(ctx context.Context) (int64, [32]byte, error) {
 // create creates keys.
 func (r *tableRing) create(ctx context.Context, n int) (created []rowKey, err error) {
 	err = r.Update(ctx, func(ctx context.Context, tx *base.Tx) error {
+		var mark []byte
+		if err := base.Read(ctx, tx, `SELECT mark FROM ring`, nil, &mark); err != nil {
+			return err
+		}
+		if !hmac.Equal(mark, r.mark) {
+			return errOtherKey // the server's key was rotated, perhaps by another process
+		}
 		numbers, err := base.Column[int64](ctx, tx,
 			`SELECT nextval('row_key_numbers') FROM generate_series(1, $1::bigint)`, n)
 		if err != nil {
@@ -195,8 +203,9 @@ func (r *tableRing) Close() error {
 }
 
 // errOtherKey means that the database belongs to servers with another key.
-var errOtherKey = errors.New(
-	"the database was sealed with other keys than the seal.key of this server; all servers of a database need the same seal.key")
+var errOtherKey = fmt.Errorf(
+	"%w than the seal.key of this server; all servers of a database need the same seal.key, and after a rotation the new one",
+	sealed.ErrOtherKeys)
 
 // openKeys opens the keys of a database, and checks that it was written with them. Former
 // versions stored them in a file, whose keys it moves into the database.
@@ -232,7 +241,7 @@ func openKeys(ctx context.Context, c *core, path string, root [32]byte) (*sealed
 			id = file.id[:]
 		}
 		copy(ring.id[:], id)
-		if !hmac.Equal(mark, keys.Mark()) {
+		if keys.Check(mark) != nil {
 			return errOtherKey
 		}
 		if file.exists && file.id != ring.id {
@@ -248,6 +257,8 @@ func openKeys(ctx context.Context, c *core, path string, root [32]byte) (*sealed
 	if err != nil {
 		return nil, err
 	}
+	ring.mark = keys.Mark()
+	c.ring.Store(ring)
 	return keys, file.settle(ring.id)
 }
 

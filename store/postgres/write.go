@@ -85,7 +85,11 @@ func (w *writer) save(batch []*base.Write) {
 // and was undone alone. If it returns an error other than a commitError, nothing was
 // saved.
 func (w *writer) transact(ctx context.Context, batch []*base.Write) error {
-	ctx, cancel := context.WithTimeout(ctx, batchTimeout)
+	timeout := batchTimeout
+	if batch[0].Alone {
+		timeout = rotateTimeout
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	// With synchronous_commit, what is committed survives a failure of the database's
 	// machine; deletions and the keys that they erase must agree.

@@ -151,8 +151,5 @@ func (e *Eraser) destroy(ctx context.Context, numbers []int64) error {
 	if err := e.doomed.Sync(); err != nil {
 		return fmt.Errorf("sync deletions: %w", err)
 	}
-	if err := e.keys.ring.Erase(ctx, numbers...); err != nil {
-		return fmt.Errorf("erase keys: %w", err)
-	}
-	return nil
+	return e.keys.erase(ctx, numbers)
 }

@@ -18,7 +18,8 @@ func (k *Keys) Export(ctx context.Context, path string, numbers iter.Seq2[int64,
 			err = fmt.Errorf("export keys: %w", err)
 		}
 	}()
-	w, err := keyring.Create(path, k.ring.ID())
+	g := k.now.Load()
+	w, err := keyring.Create(path, g.ring.ID(), g.fileTag())
 	if err != nil {
 		return err
 	}
@@ -28,7 +29,7 @@ func (k *Keys) Export(ctx context.Context, path string, numbers iter.Seq2[int64,
 			continue // of rows that are not sealed
 		}
 		if err == nil {
-			key, err = k.ring.Get(ctx, n)
+			key, err = g.ring.Get(ctx, n)
 		}
 		if err == nil {
 			err = w.Put(n, key)

@@ -20,31 +20,36 @@ package sealed
 import (
 	"context"
 	"crypto/cipher"
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/base64"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"sync"
+	"sync/atomic"
 
 	"github.com/berth-run/berth"
-	"github.com/berth-run/berth/internal/seal"
 	"github.com/berth-run/berth/store"
 )
 
 // Keys are the keys of a database's rows. They are safe for concurrent use.
 type Keys struct {
-	ring Ring
-	root [32]byte
+	now atomic.Pointer[generation]
+
+	// swapping is held while a rotation commits: a key that could not be read meanwhile may be one
+	// of the next generation.
+	swapping sync.RWMutex
 }
 
 // NewKeys returns the keys in a ring. root is the server's key, without which the ring
 // is useless.
-func NewKeys(ring Ring, root [32]byte) *Keys { return &Keys{ring: ring, root: root} }
+func NewKeys(ring Ring, root [32]byte) *Keys {
+	k := &Keys{}
+	k.now.Store(&generation{ring: ring, root: root})
+	return k
+}
 
 // Close closes the ring.
 func (k *Keys) Close() error {
-	if err := k.ring.Close(); err != nil {
+	if err := k.now.Load().ring.Close(); err != nil {
 		return fmt.Errorf("close keys: %w", err)
 	}
 	return nil
@@ -52,71 +57,90 @@ func (k *Keys) Close() error {
 
 // Mark returns a value that identifies the ring and the server's key. It is not
 // secret.
-func (k *Keys) Mark() []byte {
-	id := k.ring.ID()
-	mark := k.derive("ring", id[:])
-	return mark[:]
-}
+func (k *Keys) Mark() []byte { return k.now.Load().mark() }
 
-// Check returns an error unless mark is that of k.
+// ErrOtherKeys means that a database was sealed with other keys.
+var ErrOtherKeys = errors.New("the database was sealed with other keys")
+
+// Check returns ErrOtherKeys unless mark is that of k. It must be called before k is used: the mark
+// says in which form the keys are.
 func (k *Keys) Check(mark []byte) error {
-	if hmac.Equal(mark, k.Mark()) {
+	g := k.now.Load()
+	if next, ok := g.matching(mark); ok {
+		k.now.Store(next)
 		return nil
 	}
 	return fmt.Errorf(
-		"the database was sealed with other keys than those in %s and the server's key; restore the database, the keys and the server's key from the same backup",
-		k.ring.Name())
+		"%w than those in %s and the server's key (seal.key); if the key was rotated, only the new one opens it; restore the database, the keys and the server's key from the same backup",
+		ErrOtherKeys, g.ring.Name())
 }
 
-func (k *Keys) derive(what string, from ...[]byte) (sum [32]byte) {
-	h := hmac.New(sha256.New, k.root[:])
-	h.Write([]byte("berth store " + what + "\x00"))
-	for _, b := range from {
-		h.Write(b)
+// read calls f with the present generation, and again if a rotation may have made it fail.
+func (k *Keys) read(f func(g *generation) error) error {
+	for {
+		g := k.now.Load()
+		g.inUse.RLock()
+		err := f(g)
+		g.inUse.RUnlock()
+		if err == nil {
+			return nil
+		}
+		k.swapping.RLock()
+		same := k.now.Load() == g
+		k.swapping.RUnlock()
+		if same {
+			return err
+		}
 	}
-	h.Sum(sum[:0])
-	return sum
 }
 
 // New returns the key of a new row. The key is durable when New returns.
-func (k *Keys) New(ctx context.Context) (Key, error) {
-	n, part, err := k.ring.New(ctx)
-	if err != nil {
-		return Key{}, fmt.Errorf("new key: %w", err)
-	}
-	return k.row(n, part), nil
+func (k *Keys) New(ctx context.Context) (key Key, err error) {
+	err = k.read(func(g *generation) error {
+		n, part, err := g.ring.New(ctx)
+		if err != nil {
+			return fmt.Errorf("new key: %w", err)
+		}
+		key = g.row(n, part)
+		return nil
+	})
+	return key, err
 }
 
 // Get returns a key by its number. It returns store.ErrNotFound if the key is erased:
 // its row is deleted, or is being deleted.
-func (k *Keys) Get(ctx context.Context, number int64) (Key, error) {
+func (k *Keys) Get(ctx context.Context, number int64) (key Key, err error) {
 	if number == 0 {
 		return Key{}, nil
 	}
-	part, err := k.ring.Get(ctx, number)
-	if errors.Is(err, store.ErrNotFound) {
-		return Key{}, store.ErrNotFound
-	}
-	if err != nil {
-		return Key{}, fmt.Errorf("get key: %w", err)
-	}
-	return k.row(number, part), nil
+	err = k.read(func(g *generation) error {
+		part, err := g.ring.Get(ctx, number)
+		if errors.Is(err, store.ErrNotFound) {
+			return store.ErrNotFound
+		}
+		if err != nil {
+			return fmt.Errorf("get key: %w", err)
+		}
+		key = g.row(number, part)
+		return nil
+	})
+	return key, err
 }
 
-func (k *Keys) row(n int64, part [32]byte) Key {
-	secret := k.derive("row", binary.BigEndian.AppendUint64(nil, uint64(n)), part[:])
-	return Key{n, secret, seal.New(secret)}
+// erase destroys keys.
+func (k *Keys) erase(ctx context.Context, numbers []int64) error {
+	return k.read(func(g *generation) error {
+		if err := g.ring.Erase(ctx, numbers...); err != nil {
+			return fmt.Errorf("erase keys: %w", err)
+		}
+		return nil
+	})
 }
 
 // HideName returns a digest that replaces the name of a container in the database, so
-// that containers can be found by name. It returns "" for "".
-func (k *Keys) HideName(p berth.ProjectID, name string) string {
-	if name == "" {
-		return ""
-	}
-	sum := k.derive("container name", []byte(p), []byte{0}, []byte(name))
-	return base64.RawURLEncoding.EncodeToString(sum[:])
-}
+// that containers can be found by name. It returns "" for "". A rotation changes it: a transaction that
+// stores it must call HideName.
+func (k *Keys) HideName(p berth.ProjectID, name string) string { return k.now.Load().hideName(p, name) }
 
 // A Key seals a row and its parts. The zero value is the key of unsealed rows, which
 // versions before sealing have written.

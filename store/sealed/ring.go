@@ -79,7 +79,7 @@ type Wrapper struct{ aead cipher.AEAD }
 
 // NewWrapper returns the Wrapper of servers with a key.
 func NewWrapper(root [32]byte) Wrapper {
-	return Wrapper{seal.New((&Keys{root: root}).derive("wrapper"))}
+	return Wrapper{seal.New((&generation{root: root}).derive("wrapper"))}
 }
 
 // wrapped returns what a wrapped key is bound to.

@@ -59,7 +59,7 @@ func TestBoxes(t *testing.T) {
 	if path, err := o.Path(t.Context(), hidden, box); err != nil || path != "/a" {
 		t.Errorf("got the path %q, %v", path, err)
 	}
-	if err := k.ring.Erase(t.Context(), one.Number()); err != nil {
+	if err := k.erase(t.Context(), []int64{one.Number()}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := k.Opener().Event(t.Context(), one.Event(secret)); !errors.Is(err, store.ErrNotFound) {

@@ -16,6 +16,7 @@ type Write struct {
 	Context context.Context // if it ends before the write has begun, nothing is written
 	Do      func(context.Context, *Tx) error
 	Err     error // set by save
+	Alone   bool  // the transaction has no other write
 	done    chan struct{}
 }
 
@@ -52,7 +53,16 @@ func (w *Writer) Waiting() int { return len(w.writes) }
 
 // Update runs do in a transaction; see Driver.
 func (w *Writer) Update(ctx context.Context, do func(context.Context, *Tx) error) error {
-	one := &Write{Context: ctx, Do: do, done: make(chan struct{})}
+	return w.wait(&Write{Context: ctx, Do: do, done: make(chan struct{})})
+}
+
+// UpdateAlone is Update in a transaction that has no other writes.
+func (w *Writer) UpdateAlone(ctx context.Context, do func(context.Context, *Tx) error) error {
+	return w.wait(&Write{Context: ctx, Do: do, done: make(chan struct{}), Alone: true})
+}
+
+// wait sends a write and waits until it is saved.
+func (w *Writer) wait(one *Write) error {
 	if err := w.send(one); err != nil {
 		return err
 	}
@@ -80,20 +90,32 @@ func (w *Writer) run() {
 	var batch []*Write
 	for one := range w.writes {
 		batch = append(batch[:0], one)
-		for more := true; more && len(batch) < maxBatch; {
+		var alone *Write // after the batch
+		for more := !one.Alone; more && len(batch) < maxBatch; {
 			select {
 			case one, ok := <-w.writes:
-				if more = ok; ok {
+				if ok && one.Alone {
+					alone = one
+				} else if ok {
 					batch = append(batch, one)
 				}
+				more = ok && alone == nil
 			default:
 				more = false
 			}
 		}
-		w.save(batch)
-		for _, one := range batch {
-			close(one.done)
+		w.saveAll(batch)
+		if alone != nil {
+			w.saveAll(append(batch[:0], alone))
 		}
 		clear(batch)
+	}
+}
+
+// saveAll saves a batch, and tells those who wait.
+func (w *Writer) saveAll(batch []*Write) {
+	w.save(batch)
+	for _, one := range batch {
+		close(one.done)
 	}
 }

@@ -7,10 +7,12 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
@@ -44,6 +46,9 @@ type Options struct {
 
 	// Log receives failures of background work; nil discards them.
 	Log *slog.Logger
+
+	// Opened is closed after the database, if it was opened.
+	Opened io.Closer
 
 	// Room watches free disk space; nil disables that.
 	Room Room
@@ -158,6 +163,9 @@ func Open(ctx context.Context, path string, opts *Options) (_ *DB, err error) {
 		return nil, err
 	}
 	opened = append(opened, d.Store.Close, newShrinker(c).close)
+	if opts.Opened != nil {
+		opened = slices.Insert(opened, 0, opts.Opened.Close)
+	}
 	d.close = sync.OnceValue(func() error { return closeAll(opened) })
 	return d, nil
 }
@@ -217,27 +225,26 @@ func create(path string) error {
 func (d *DB) Close() error { return d.close() }
 
 // openKeys opens the keys of a database, and checks that it was written with them.
-func openKeys(ctx context.Context, db *sql.DB, path string, root [32]byte) (_ *sealed.Keys, err error) {
-	ring, err := sealed.OpenFile(path)
-	if err != nil {
-		return nil, err
-	}
-	keys := sealed.NewKeys(ring, root)
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, keys.Close())
-		}
-	}()
+func openKeys(ctx context.Context, db *sql.DB, path string, root [32]byte) (*sealed.Keys, error) {
 	var mark []byte
-	err = db.QueryRowContext(ctx, "SELECT mark FROM ring").Scan(&mark)
+	err := db.QueryRowContext(ctx, "SELECT mark FROM ring").Scan(&mark)
 	if errors.Is(err, sql.ErrNoRows) {
+		ring, err := sealed.OpenFile(path)
+		if err != nil {
+			return nil, err
+		}
+		keys := sealed.NewKeys(ring, root)
 		if _, err := db.ExecContext(ctx, "INSERT INTO ring (mark) VALUES (?)", keys.Mark()); err != nil {
-			return nil, fmt.Errorf("write the mark of the keys: %w", err)
+			return nil, errors.Join(fmt.Errorf("write the mark of the keys: %w", err), keys.Close())
 		}
 		return keys, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read the mark of the keys: %w", err)
 	}
-	return keys, keys.Check(mark)
+	keys, err := sealed.OpenMarked(path, root, mark)
+	if err != nil {
+		return nil, fmt.Errorf("open the keys of rows: %w", err)
+	}
+	return keys, nil
 }
