@@ -17,6 +17,7 @@ import (
 	"github.com/berth-run/berth/api/chat"
 	"github.com/berth-run/berth/api/e2b"
 	"github.com/berth-run/berth/api/exchange"
+	"github.com/berth-run/berth/api/manual"
 	"github.com/berth-run/berth/api/preview"
 	"github.com/berth-run/berth/api/request"
 	"github.com/berth-run/berth/api/socket"
@@ -246,8 +247,12 @@ func (h *handlers) routes() []exchange.Route {
 
 // keyless returns the endpoints that need no key, by pattern.
 func (h *handlers) keyless() map[string]http.HandlerFunc {
+	pages := manual.New(document)
 	return map[string]http.HandlerFunc{
 		"GET /{$}":                            h.health.index,
+		"GET /docs":                           pages.Overview,
+		"GET /docs/{section}":                 pages.Section,
+		"GET /docs/schemas/{schema}":          pages.Schema,
 		"GET /openapi.json":                   openAPI,
 		"GET /version":                        h.health.version,
 		"GET /healthz":                        h.health.healthz,

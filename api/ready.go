@@ -41,6 +41,7 @@ type serverIndex struct {
 	Version       string `json:"version"`
 	API           string `json:"api"`               // path
 	OpenAPI       string `json:"openapi"`           // path of the description of all routes
+	Reference     string `json:"reference"`         // path of the same description as pages
 	Health        string `json:"health"`            // path
 	Build         string `json:"build"`             // path of the version, commit and date
 	Ready         string `json:"ready"`             // path
@@ -55,7 +56,8 @@ var indexPage = template.Must(template.New("index").Parse(indexText))
 
 // index serves GET /: as a page if the client prefers one, as browsers do, and otherwise as JSON.
 func (h *health) index(w http.ResponseWriter, r *http.Request) {
-	index := serverIndex{Name: "Berth", Version: h.build.Version, API: "/v1", OpenAPI: "/openapi.json",
+	index := serverIndex{Name: "Berth", Version: h.build.Version, API: "/v1",
+		OpenAPI: "/openapi.json", Reference: "/docs",
 		Health: "/healthz", Ready: "/readyz", Build: "/version",
 		Description:   "A self-hosted server for OpenAI's Responses API that gives each response a sandboxed Linux container. Set the base URL of your client to this address with /v1.",
 		Documentation: "https://github.com/berth-run/berth/tree/main/docs"}
