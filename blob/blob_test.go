@@ -13,6 +13,7 @@ import (
 	"github.com/berth-run/berth/audit"
 	"github.com/berth-run/berth/blob"
 	"github.com/berth-run/berth/blob/blobtest"
+	"github.com/berth-run/berth/internal/clock"
 	"github.com/berth-run/berth/internal/seal"
 	"github.com/berth-run/berth/store"
 	"github.com/berth-run/berth/store/sqlite"
@@ -35,7 +36,7 @@ func newHarness(t *testing.T) *harness {
 		t.Fatal(err)
 	}
 	s := &harness{t: t, bucket: blobtest.New(t),
-		records: blob.Objects[note]{Store: db, Kind: "note", HideExpired: true}}
+		records: blob.Objects[note]{Store: db, Kind: "note", Clock: clock.System}}
 	t.Cleanup(func() {
 		db.Close()
 	})

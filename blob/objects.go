@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/internal/clock"
 	"github.com/berth-run/berth/store"
 )
 
@@ -18,8 +19,9 @@ type Objects[T any] struct {
 	Store store.Objects
 	Kind  store.Kind
 
-	// HideExpired makes Get and List omit expired records that are not deleted yet.
-	HideExpired bool
+	// Clock makes Get and List omit records that have expired by it and are not deleted yet. If it is nil, they are
+	// not omitted.
+	Clock clock.Clock
 }
 
 func (o Objects[T]) key(id string) store.ObjectKey { return store.ObjectKey{Kind: o.Kind, ID: id} }
@@ -128,7 +130,7 @@ func (o Objects[T]) Expired(ctx context.Context, now time.Time, limit int) ([]Re
 }
 
 func (o Objects[T]) hidden(object *store.Object) bool {
-	return o.HideExpired && object.ExpiresAt != 0 && object.ExpiresAt <= time.Now().Unix()
+	return o.Clock != nil && object.ExpiresAt != 0 && object.ExpiresAt <= o.Clock.Now().Unix()
 }
 
 func (o Objects[T]) decode(object *store.Object) (*T, error) {

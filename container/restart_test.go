@@ -190,7 +190,7 @@ func TestCrashDuringStartFromSnapshot(t *testing.T) {
 			c.uploads["file-1"] = upload{"a.txt", "hello "}
 			first := c.create(CreateRequest{MemoryLimit: "4g", FileIDs: []berth.FileID{"file-1"}}).ID
 			c.sh(first, "echo old >old")
-			now := time.Now().Unix()
+			now := h.time().Unix()
 			s, err := c.k.snapshots.make(t.Context(), c.k.index.lookup(mine, first),
 				&berth.Snapshot{Cause: berth.SnapshotExpired, ExpiresAt: new(now + 3600)})
 			if err != nil {
@@ -269,7 +269,7 @@ func (a *archive) expireAll(t *testing.T, db Store) {
 	for _, s := range a.list(t, mine) {
 		_, err := db.UpdateObject(t.Context(), mine, store.ObjectKey{Kind: snapshot.Kind, ID: string(s.ID)},
 			func(o *store.Object) error {
-				o.ExpiresAt = time.Now().Unix() - 1
+				o.ExpiresAt = 1 // long ago
 				return nil
 			})
 		if err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/blob/blobtest"
 	"github.com/berth-run/berth/container/snapshot"
+	"github.com/berth-run/berth/internal/clock"
 	"github.com/berth-run/berth/layer"
 	"github.com/berth-run/berth/sandbox"
 	"github.com/berth-run/berth/store"
@@ -32,8 +33,11 @@ type archive struct {
 func newArchive(t *testing.T, options ...func(*Options)) (*harness, *archive) {
 	a := &archive{bucket: blobtest.New(t)}
 	rootfs := t.TempDir()
-	h := newHarness(t, append([]func(*Options){func(o *Options) {
-		a.Service = snapshot.New(snapshot.Options{Objects: o.Store, Contents: a.bucket, Seal: o.Seal})
+	var h *harness
+	now := func() time.Time { return h.time() }
+	h = newHarness(t, append([]func(*Options){func(o *Options) {
+		a.Service = snapshot.New(snapshot.Options{Objects: o.Store, Contents: a.bucket, Seal: o.Seal,
+			Clock: heldClock{clock.System, now}})
 		o.Snapshots = a.Service
 		o.Template = func(ref string) (Template, error) {
 			switch ref {
@@ -46,9 +50,6 @@ func newArchive(t *testing.T, options ...func(*Options)) (*harness, *archive) {
 				ref + "' not found."}
 		}
 	}}, options...)...)
-	h.mu.Lock()
-	h.now = time.Now() // the snapshot service's clock
-	h.mu.Unlock()
 	return h, a
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/internal/clock"
 	"github.com/berth-run/berth/store"
 )
 
@@ -31,7 +32,7 @@ func (s *Service) admit(ctx context.Context, p berth.ProjectID, snap *berth.Snap
 // StoredBytes returns the stored size of a project's snapshots in bytes.
 func StoredBytes(ctx context.Context, objects store.Objects, p berth.ProjectID) (int64, error) {
 	var sum int64
-	for r, err := range records(objects).All(ctx, p) {
+	for r, err := range records(Options{Objects: objects, Clock: clock.System}).All(ctx, p) {
 		if err != nil {
 			return 0, err
 		}

@@ -3,6 +3,7 @@ package snapshot
 
 import (
 	"github.com/berth-run/berth/blob"
+	"github.com/berth-run/berth/internal/clock"
 
 	"archive/tar"
 	"cmp"
@@ -46,6 +47,7 @@ type Options struct {
 
 	Audit *audit.Log   // nil: no audit
 	Log   *slog.Logger // default slog.Default
+	Clock clock.Clock  // default: that of the system
 }
 
 // A Service stores snapshots. It is safe for concurrent use. Its errors for clients are
@@ -59,15 +61,18 @@ type Service struct {
 
 // New returns a service.
 func New(opts Options) *Service {
-	s := &Service{opts: opts, records: records(opts.Objects), contents: blob.NewBucket(opts.Contents, "snapshot",
+	if opts.Clock == nil {
+		opts.Clock = clock.System
+	}
+	s := &Service{opts: opts, records: records(opts), contents: blob.NewBucket(opts.Contents, "snapshot",
 		opts.Log)}
 	s.blobs = blob.NewCollection(blob.Options{Noun: "snapshot", Records: s.records, Remove: s.contents.Remove,
 		Audit: opts.Audit})
 	return s
 }
 
-func records(objects store.Objects) blob.Objects[Record] {
-	return blob.Objects[Record]{Store: objects, Kind: Kind, HideExpired: true}
+func records(opts Options) blob.Objects[Record] {
+	return blob.Objects[Record]{Store: opts.Objects, Kind: Kind, Clock: opts.Clock}
 }
 
 // A Record is a snapshot as it is stored.
@@ -98,7 +103,7 @@ func (s *Service) Create(ctx context.Context, p berth.ProjectID, r *Record, writ
 	error)) error {
 	snap := r.Snapshot
 	snap.ID, snap.Object, snap.CreatedAt = cmp.Or(snap.ID, berth.SnapshotID(berth.NewID(berth.PrefixSnapshot))),
-		"container.snapshot", time.Now().Unix()
+		"container.snapshot", s.opts.Clock.Now().Unix()
 	at, key := ref(p, snap.ID), blob.NewKey()
 	return s.blobs.Create(ctx, blob.Creation{Ref: at,
 		Admit: func(ctx context.Context) error { return s.admit(ctx, p, snap) },

@@ -75,7 +75,7 @@ func (l *Service) leave(id berth.VolumeID, v *visit) {
 	if delete(l.visits[id], v); len(l.visits[id]) == 0 {
 		delete(l.visits, id)
 	}
-	l.used[id] = time.Now()
+	l.used[id] = l.opts.Clock.Now()
 }
 
 // endVisits ends the contexts of a volume's visits and reports whether there are any. l.mu is held.

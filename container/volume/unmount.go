@@ -31,7 +31,7 @@ func (l *Service) Unmount(idle time.Duration) error {
 	for _, dir := range dirs {
 		id := berth.VolumeID(filepath.Base(dir))
 		if strings.HasSuffix(dir, imageSuffix) || len(l.users[id]) > 0 || len(l.visits[id]) > 0 ||
-			time.Since(l.used[id]) < idle {
+			l.opts.Clock.Since(l.used[id]) < idle {
 			continue
 		}
 		i := image{path: dir + imageSuffix, dir: dir}

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/container/volume"
+	"github.com/berth-run/berth/internal/clock"
 )
 
 // loops returns the number of loop devices of the files in a directory.
@@ -31,6 +33,9 @@ func loops(t *testing.T, dir string) (n int) {
 // their loop devices.
 func TestUnmount(t *testing.T) {
 	s := newHarness(t)
+	now := clock.NewManual(time.Now())
+	s.opts.Clock = now
+	s.restart()
 	ctx := t.Context()
 	var mounts []berth.VolumeMount
 	for _, name := range []string{"held", "free"} {
@@ -40,11 +45,13 @@ func TestUnmount(t *testing.T) {
 		s.check(err)
 	}
 	s.check(s.l.Hold(ctx, me.Project, "cntr_1", mounts[:1]))
-	s.check(s.l.Unmount(time.Hour))
+	now.Advance(volume.IdleTime - 1)
+	s.check(s.l.Unmount(volume.IdleTime))
 	if got := loops(t, s.opts.Dir); got != 2 {
 		t.Errorf("%d are mounted, want 2 that were just used", got)
 	}
-	s.check(s.l.Unmount(0))
+	now.Advance(1)
+	s.check(s.l.Unmount(volume.IdleTime))
 	await(t, "the free one is unmounted", func() bool { return loops(t, s.opts.Dir) == 1 })
 	s.l.Release("cntr_1")
 	s.check(s.l.Close())

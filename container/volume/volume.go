@@ -23,6 +23,7 @@ import (
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/audit"
 	"github.com/berth-run/berth/blob"
+	"github.com/berth-run/berth/internal/clock"
 	"github.com/berth-run/berth/sandbox"
 	"github.com/berth-run/berth/sandbox/host"
 	"github.com/berth-run/berth/store"
@@ -59,6 +60,7 @@ type Options struct {
 
 	Audit *audit.Log   // nil: no audit
 	Log   *slog.Logger // default slog.Default
+	Clock clock.Clock  // default: that of the system
 
 	// Plain makes volumes ordinary directories, without a limit, encryption or measurement. It
 	// is for tests, which may not mount.
@@ -85,6 +87,9 @@ func New(opts Options) (*Service, error) {
 	}
 	if opts.Log == nil {
 		opts.Log = slog.Default()
+	}
+	if opts.Clock == nil {
+		opts.Clock = clock.System
 	}
 	l := &Service{opts: opts, records: records(opts.Objects), users: map[berth.VolumeID]map[berth.ContainerID]bool{},
 		visits: map[berth.VolumeID]map[*visit]bool{}, used: map[berth.VolumeID]time.Time{}}
@@ -126,7 +131,7 @@ type CreateRequest struct {
 // Create makes a volume.
 func (l *Service) Create(ctx context.Context, c berth.Caller, req CreateRequest) (*berth.Volume, error) {
 	v := &berth.Volume{ID: berth.VolumeID(berth.NewID(berth.PrefixVolume)), Object: "volume",
-		CreatedAt: time.Now().Unix(),
+		CreatedAt: l.opts.Clock.Now().Unix(),
 		ExpiresAt: req.ExpiresAt, Name: req.Name, MaxBytes: req.MaxBytes}
 	if v.MaxBytes == 0 {
 		v.MaxBytes = DefaultBytes
@@ -236,7 +241,7 @@ func (l *Service) open(p berth.ProjectID, r *record) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("open volume %s: %w", r.Volume.ID, err)
 	}
-	l.used[r.Volume.ID] = time.Now()
+	l.used[r.Volume.ID] = l.opts.Clock.Now()
 	return l.image(p, r.Volume.ID).open(host.SealKey(key))
 }
 
@@ -410,7 +415,7 @@ func (l *Service) Release(c berth.ContainerID) {
 	defer l.mu.Unlock()
 	for id, users := range l.users {
 		if users[c] {
-			l.used[id] = time.Now()
+			l.used[id] = l.opts.Clock.Now()
 		}
 		if delete(users, c); len(users) == 0 {
 			delete(l.users, id)

@@ -57,7 +57,7 @@ var Imports = map[string][]string{
 	"model/modeltest":       {"", "model", "model/dialogue"},
 	"cluster":               {"", "cluster/peer", "internal/backoff", "store"},
 	"cluster/peer":          {},
-	"blob":                  {"", "audit", "internal/seal", "store"},
+	"blob":                  {"", "audit", "internal/clock", "internal/seal", "store"},
 	"blob/blobtest":         {"blob"},
 	"blob/remote":           {"", "blob"},
 	"blob/transfer":         {"blob"},
@@ -71,7 +71,7 @@ var Imports = map[string][]string{
 	"container/build": {"", "cluster", "container", "container/snapshot", "files", "guest", "internal/rule",
 		"store"},
 	"container/deadline": {"", "cluster", "container", "store"},
-	"container/snapshot": {"", "audit", "blob", "layer", "store"},
+	"container/snapshot": {"", "audit", "internal/clock", "blob", "layer", "store"},
 	"journal":            {"", "internal/ration", "store"},
 	"diskspace":          {"", "store"},
 	"project":            {"", "audit", "internal/backoff", "store"},
@@ -113,8 +113,8 @@ var Imports = map[string][]string{
 	"egress":       {"egress/allow"},
 	"egress/allow": {},
 	"audit":        {"", "internal/statefile"},
-	"container/volume": {"", "audit", "blob", "internal/beneath", "internal/statefile", "sandbox", "sandbox/host",
-		"store"},
+	"container/volume": {"", "audit", "internal/clock", "blob", "internal/beneath", "internal/statefile",
+		"sandbox", "sandbox/host", "store"},
 	"sandbox":            {"internal/statefile"},
 	"sandbox/host":       {"sandbox"},
 	"sandbox/gvisor":     {"image/erofs", "layer", "internal/statefile", "sandbox", "sandbox/host"},
@@ -244,7 +244,7 @@ var Bans = map[string][]string{
 
 // Clocked lists the packages that have a clock (internal/clock). They read the time and wait by it alone, because with
 // two clocks their tests would depend on the speed of the machine.
-var Clocked = []string{"container"}
+var Clocked = []string{"container", "container/snapshot", "container/volume"}
 
 // timed lists what a package with a clock must not use: these read the time of the system, or wait by it.
 var timed = map[string][]string{
