@@ -143,6 +143,7 @@ func SplitRef(at, ref string) (name, tag string, err error) {
 	return name, tag, nil
 }
 
+// NotFound returns the error for the client about a template that a project does not have.
 func NotFound(ref string) error {
 	return berth.Errorf(berth.CodeNotFound, "Template '%s' not found.", rule.Clip(ref))
 }
