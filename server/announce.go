@@ -8,6 +8,7 @@ import (
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/project"
 	"github.com/berth-run/berth/server/config"
+	"github.com/berth-run/berth/server/templates"
 )
 
 // announce logs what the server serves, and what it lacks with the command that provides it. building
@@ -15,7 +16,7 @@ import (
 func (s *Server) announce(o Options, address string, building bool) {
 	c := o.Config
 	found, missing := s.template()
-	models := s.reloader.models.patterns
+	models := s.reloader.models.Patterns
 	name := found
 	switch {
 	case building:
@@ -41,7 +42,7 @@ func (s *Server) announce(o Options, address string, building bool) {
 			"off", "BERTH_BUILD_TEMPLATE=never")
 	} else if missing != nil {
 		s.log.Warn("containers cannot start without a template", "template", c.Template, "next",
-			templateAdvice(c, o.State), "err", missing)
+			templates.Advice(c, o.State), "err", missing)
 	}
 	if len(models) == 1 {
 		s.log.Warn("no model upstream is configured: only the demo model scripted answers",

@@ -5,41 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"path/filepath"
 	"slices"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/diskspace"
 	"github.com/berth-run/berth/sandbox"
-	"github.com/berth-run/berth/sandbox/gvisor"
-	"github.com/berth-run/berth/sandbox/microvm"
 	"github.com/berth-run/berth/server/config"
+	"github.com/berth-run/berth/server/driver"
 	"github.com/berth-run/berth/server/state"
 )
-
-// leftSandboxes gives access to sandboxes that a previous process left: it can read, freeze and
-// end them without writing to their volume.
-type leftSandboxes interface {
-	sandbox.Freezer
-	List(ctx context.Context) ([]string, error)
-	Stats(ctx context.Context, id string) (sandbox.Stats, error)
-}
-
-// openExisting returns the sandboxes of a state directory. It returns nil if there are none, or
-// if the driver cannot freeze them. Docker's sandboxes are on a volume that Berth does not watch.
-func openExisting(state string, config *config.Config, log *slog.Logger) (leftSandboxes, error) {
-	switch config.Driver {
-	case "gvisor":
-		if d, err := gvisor.OpenExisting(filepath.Join(state, "gvisor"), log); d != nil || err != nil {
-			return d, err
-		}
-	case "microvm":
-		if d, err := microvm.OpenExisting(filepath.Join(state, "microvm"), log); d != nil || err != nil {
-			return d, err
-		}
-	}
-	return nil, nil
-}
 
 // A start is a locked state directory with enough free space to open its database and driver.
 type start struct {
@@ -73,7 +47,7 @@ type calm struct {
 	log    *slog.Logger
 	all    bool // end all sandboxes
 
-	sandboxes leftSandboxes // nil if no sandbox is frozen
+	sandboxes driver.Existing // nil if no sandbox is frozen
 	ids       []string
 	filled    map[berth.ContainerID]bool // containers that were ended
 }
@@ -88,7 +62,7 @@ func (c *calm) run(need func() int64) {
 
 func (c *calm) freeze(need func() int64) error {
 	ctx := context.Background()
-	sandboxes, err := openExisting(c.state, c.config, c.log)
+	sandboxes, err := driver.OpenExisting(c.state, c.config, c.log)
 	if err != nil || sandboxes == nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/berth-run/berth/cluster"
+	"github.com/berth-run/berth/server/driver"
 	"github.com/berth-run/berth/store"
 )
 
@@ -21,7 +22,7 @@ func (s *Server) joinCluster(ctx context.Context, b *base) error {
 		return errors.New("cluster: the database cannot be shared")
 	}
 	silence := config.Absence
-	if movable[b.Config.Driver] {
+	if driver.Movable[b.Config.Driver] {
 		silence = 0 // its containers need not wait
 	}
 	peers, err := cluster.Connect(ctx, b.keys.Current(), cluster.Options{Store: db,

@@ -14,17 +14,18 @@ import (
 	"github.com/berth-run/berth/image"
 	"github.com/berth-run/berth/metrics"
 	"github.com/berth-run/berth/sandbox"
-	"github.com/berth-run/berth/sandbox/local"
 	"github.com/berth-run/berth/secrets"
 	"github.com/berth-run/berth/server/config"
+	"github.com/berth-run/berth/server/driver"
 	"github.com/berth-run/berth/server/state"
+	"github.com/berth-run/berth/server/templates"
 	"github.com/berth-run/berth/store"
 )
 
 // containers holds the container service and the parts that it uses.
 type containers struct {
 	driver    sandbox.Driver
-	templates *templates
+	templates *templates.Catalog
 	service   *container.Service
 	secrets   *secrets.Service // that its network rules name
 }
@@ -37,17 +38,17 @@ func (s *Server) startContainers(ctx context.Context, b *base, data *blobs) (*co
 		return nil, fmt.Errorf("open templates: %w", err)
 	}
 	s.template = func() (string, error) {
-		t, err := defaultTemplate(b.Config, images)
-		if err != nil && b.Config.Driver == local.Name {
+		t, err := templates.Default(b.Config, images)
+		if err != nil && b.Config.Driver == config.UnsafeLocal {
 			return "this machine", nil
 		}
 		return t.Name, err
 	}
 	warnOfPools(images, b.Config, b.Log)
-	c := &containers{templates: newTemplates(images, b.Config, b.quota.Limits),
+	c := &containers{templates: templates.New(images, b.Config, b.quota.Limits),
 		secrets: secrets.New(secrets.Options{Objects: b.db, Seal: b.keys, Audit: b.audit})}
 	s.templates = c.templates
-	if c.driver, err = OpenDriver(b.State, b.Config, b.Log); err != nil {
+	if c.driver, err = driver.Open(b.State, b.Config, b.Log); err != nil {
 		return nil, err
 	}
 	opts, err := containerOptions(b, data, c)
@@ -108,7 +109,7 @@ func containerOptions(b *base, data *blobs, c *containers) (container.Options, e
 		OpenFile: data.files.Open, Log: b.Log,
 		Network: network, Seal: b.keys, Audit: b.audit, Volumes: volumes, Snapshots: data.snapshots,
 		Skills:   data.skills,
-		Template: c.templates.find, MayName: c.templates.mayName,
+		Template: c.templates.Find, MayName: c.templates.MayName,
 		Expiry: container.ExpiryOptions{Action: config.OnExpiry, SnapshotLife: config.SnapshotLife,
 			IdleMinutes: int(config.Idle / time.Minute), MaxIdleMinutes: int(config.MaxIdle / time.Minute)},
 		Quota: b.quota.Containers, SleepAfter: config.Sleep,

@@ -17,6 +17,7 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/internal/s3test"
+	"github.com/berth-run/berth/server/doctor"
 	"github.com/berth-run/berth/server/state"
 	"github.com/berth-run/berth/store/sqlite"
 )
@@ -245,26 +246,26 @@ func TestPlaceAfterRefusal(t *testing.T) {
 func TestExamineBucket(t *testing.T) {
 	s3, state := s3test.Start(t), t.TempDir()
 	at := s3.Bucket("berth")
-	if f := examineBucket(t.Context(), state, at); !f.OK || !strings.Contains(f.Detail, "not in use yet") ||
+	if f := doctor.ExamineBucket(t.Context(), state, at); !f.OK || !strings.Contains(f.Detail, "not in use yet") ||
 		len(s3.Objects("berth")) > 0 {
 		t.Errorf("a new bucket: got %+v, objects %q", f, s3.Objects("berth"))
 	}
 	s, web := testServer(t, state, onBucket(at))
 	stopServer(s, web)
-	if f := examineBucket(t.Context(), state, at); !f.OK || !strings.Contains(f.Detail, "belongs to this state") {
+	if f := doctor.ExamineBucket(t.Context(), state, at); !f.OK || !strings.Contains(f.Detail, "belongs to this state") {
 		t.Errorf("its bucket: got %+v", f)
 	}
-	for name, f := range map[string]Finding{
-		"another state's": examineBucket(t.Context(), t.TempDir(), at),
-		"another bucket":  examineBucket(t.Context(), state, s3.Bucket("other")),
-		"no bucket":       examineBucket(t.Context(), t.TempDir(), s3test.URL(s3.Addr, "nonesuch")),
+	for name, f := range map[string]doctor.Finding{
+		"another state's": doctor.ExamineBucket(t.Context(), t.TempDir(), at),
+		"another bucket":  doctor.ExamineBucket(t.Context(), state, s3.Bucket("other")),
+		"no bucket":       doctor.ExamineBucket(t.Context(), t.TempDir(), s3test.URL(s3.Addr, "nonesuch")),
 	} {
 		if f.OK || f.Advice == "" {
 			t.Errorf("%s: got %+v", name, f)
 		}
 	}
 	s3.Stop()
-	if f := examineBucket(t.Context(), state, at); f.OK || strings.Contains(f.Detail, s3test.SecretKey) {
+	if f := doctor.ExamineBucket(t.Context(), state, at); f.OK || strings.Contains(f.Detail, s3test.SecretKey) {
 		t.Errorf("an outage: got %+v", f)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/berth-run/berth/metrics"
 	"github.com/berth-run/berth/model"
 	"github.com/berth-run/berth/server/config"
+	"github.com/berth-run/berth/server/routing"
 	"github.com/berth-run/berth/store"
 	"github.com/berth-run/berth/tool"
 	"github.com/berth-run/berth/tool/codeinterpreter"
@@ -41,11 +42,11 @@ type responses struct {
 
 // startEngine creates the engine and resumes the responses in progress.
 func (s *Server) startEngine(ctx context.Context, b *base, data *blobs, c *containers) (*responses, error) {
-	models, err := newRouting(b.Config, s.metrics.FirstToken, b.Log)
+	models, err := routing.Open(b.Config, s.metrics.FirstToken, b.Log)
 	if err != nil {
 		return nil, err
 	}
-	r := &responses{models: models.router, upstreams: models.statuses, memory: limitMemory(b.Log).pools()}
+	r := &responses{models: models.Router, upstreams: models.Statuses, memory: limitMemory(b.Log).pools()}
 	s.metrics.Collect(metrics.Sources{Containers: c.service, Upstreams: r.upstreams, Snapshots: data.totals,
 		Audit: b.audit.Written, Usages: b.db,
 		Spending: b.spending, Space: b.space, Isolation: c.driver.Features().Isolation})

@@ -20,6 +20,7 @@ import (
 	"github.com/berth-run/berth/metrics"
 	"github.com/berth-run/berth/project"
 	"github.com/berth-run/berth/sandbox"
+	"github.com/berth-run/berth/server/templates"
 )
 
 // longestImport is when an import of a cluster counts as interrupted.
@@ -38,7 +39,7 @@ func (s *Server) newHandler(ctx context.Context, b *base, data *blobs, c *contai
 	}
 	bundles := bundle.New(bundle.Options{Longest: longest, Responses: b.db, Containers: b.db, Objects: b.db,
 		Engine: r.engine, Journal: r.journal,
-		ContainerService: c.service, Snapshots: data.snapshots, Files: data.files, Templates: c.templates.has,
+		ContainerService: c.service, Snapshots: data.snapshots, Files: data.files, Templates: c.templates.Has,
 		Quota: b.quota.Store, Decoding: r.memory.decoding, SpoolDir: spool, Version: b.Build.Version})
 	if !b.cluster.Alone() {
 		s.later(b.startOneWorker("imports", 0, sweepInterval, func(ctx context.Context) {
@@ -58,10 +59,10 @@ func (s *Server) newHandler(ctx context.Context, b *base, data *blobs, c *contai
 		pages = func(api http.Handler) http.Handler { return console.New(api, b.Log) }
 	}
 	_, memory := c.driver.(sandbox.Snapshotter)
-	images := &puller{templates: c.templates, registries: b.Config.E2B.Registries, userAgent: "berth/" +
+	images := &templates.Puller{Templates: c.templates, Registries: b.Config.E2B.Registries, UserAgent: "berth/" +
 		b.Build.Version,
-		room:  func() error { return b.space.Admit(diskspace.Sandboxes, diskspace.Images, diskspace.Snapshots) },
-		quota: b.quota, most: int64(b.Config.E2B.ImageSize)}
+		Room:  func() error { return b.space.Admit(diskspace.Sandboxes, diskspace.Images, diskspace.Snapshots) },
+		Quota: b.quota, Most: int64(b.Config.E2B.ImageSize)}
 	deadlines := deadline.New(deadline.Options{Containers: c.service,
 		Remove: remover{c.service, r.engine, b.cluster}.Delete, Placement: b.cluster, Objects: b.db,
 		Deliveries: r.webhooks, CPU: b.Config.Containers.CPU, Log: b.Log, Now: time.Now})
@@ -92,6 +93,6 @@ func (s *Server) newHandler(ctx context.Context, b *base, data *blobs, c *contai
 			Priced: s.priced.Load},
 		Preview: api.PreviewOptions{Seal: b.keys.Newest(), Domain: b.Config.Preview.Domain},
 		Status:  r.status.get, Audit: b.audit,
-		Ready: newReadiness(b.disk, c.driver, c.templates.find, b.space, data.contents.Bucket, b.Log).get,
+		Ready: newReadiness(b.disk, c.driver, c.templates.Find, b.space, data.contents.Bucket, b.Log).get,
 		Build: b.Build}), nil
 }

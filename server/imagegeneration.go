@@ -11,6 +11,7 @@ import (
 	"github.com/berth-run/berth/engine"
 	"github.com/berth-run/berth/model"
 	"github.com/berth-run/berth/server/config"
+	"github.com/berth-run/berth/server/routing"
 	"github.com/berth-run/berth/tool/imagegeneration"
 )
 
@@ -22,7 +23,7 @@ var _ imagegeneration.Images = (*images)(nil)
 // use sets the engine. It returns an error if no upstream has the configured model.
 func (i *images) use(config *config.Config, models *model.Router, by *engine.Engine) error {
 	i.engine = by
-	for _, err := range unrouted(models, config.Images.Model, "") {
+	for _, err := range routing.Unrouted(models, config.Images.Model, "") {
 		return config.In(err)
 	}
 	return nil

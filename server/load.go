@@ -7,6 +7,7 @@ import (
 
 	"github.com/berth-run/berth/blob/remote"
 	"github.com/berth-run/berth/server/config"
+	"github.com/berth-run/berth/server/routing"
 	"github.com/berth-run/berth/store/postgres"
 	"github.com/berth-run/berth/tool/websearch/backend"
 )
@@ -75,9 +76,9 @@ func Verify(c *config.Config) error {
 func verify(c *config.Config, models bool) []error {
 	var wrong []error
 	if models {
-		routes, err := newRouting(c, nil, slog.New(slog.DiscardHandler))
+		routes, err := routing.Open(c, nil, slog.New(slog.DiscardHandler))
 		if wrong = config.Flatten(err); err == nil {
-			wrong = unrouted(routes.router, c.Images.Model, c.Vectors.EmbeddingModel)
+			wrong = routing.Unrouted(routes.Router, c.Images.Model, c.Vectors.EmbeddingModel)
 		}
 	}
 	_, err := webSearchOptions(c.WebSearch, slog.New(slog.DiscardHandler))

@@ -22,7 +22,10 @@ import (
 	"github.com/berth-run/berth/container"
 	"github.com/berth-run/berth/sandbox/local"
 	"github.com/berth-run/berth/server/config"
+	"github.com/berth-run/berth/server/doctor"
+	"github.com/berth-run/berth/server/driver"
 	"github.com/berth-run/berth/server/state"
+	"github.com/berth-run/berth/server/templates"
 	"github.com/berth-run/berth/store/sqlite"
 )
 
@@ -70,7 +73,7 @@ func TestNotReady(t *testing.T) {
 		t.Fatal(err)
 	}
 	config := &config.Config{Driver: local.Name}
-	d, err := OpenDriver(dir, config, slog.New(slog.DiscardHandler))
+	d, err := driver.Open(dir, config, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Skipf("skipped: %v", err)
 	}
@@ -98,21 +101,21 @@ func TestNotReady(t *testing.T) {
 // A template that is being built says since when, and when to ask again. A failed build says why.
 func TestReadyWhileBuilding(t *testing.T) {
 	state := t.TempDir()
-	b := &templateBuild{}
+	b := &templates.Build{}
 	r := &readiness{log: slog.New(slog.DiscardHandler),
 		checks: []readyCheck{{name: "template", explains: true, advice: "Build one.",
-			check: func(context.Context) error { return b.unavailable() }}}}
+			check: func(context.Context) error { return b.Unavailable() }}}}
 	for _, tt := range []struct {
-		status     *buildStatus
+		status     *templates.BuildStatus
 		want       string
 		retryAfter time.Duration
 	}{
 		{nil, "", 0},
-		{&buildStatus{Since: 1_800_000_000}, "The base template is being built (since 08:00:00 UTC)", buildRetry},
-		{&buildStatus{Since: 1_800_000_000, Failed: reason(errors.New("build: first\nE: no archive in "+state+"."),
+		{&templates.BuildStatus{Since: 1_800_000_000}, "The base template is being built (since 08:00:00 UTC)", templates.BuildRetry},
+		{&templates.BuildStatus{Since: 1_800_000_000, Failed: templates.Reason(errors.New("build: first\nE: no archive in "+state+"."),
 			state)}, "The base template could not be built: E: no archive in ….", 0},
 	} {
-		b.set(state, tt.status)
+		b.Set(state, tt.status)
 		r.at = time.Time{}
 		got := r.get(t.Context())[0]
 		if got.OK != (tt.want == "") || !strings.HasPrefix(got.Message, tt.want) || got.RetryAfter != tt.retryAfter {
@@ -121,7 +124,7 @@ func TestReadyWhileBuilding(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(state, "lock"), []byte(strconv.Itoa(os.Getpid())), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		_, found := checkTemplate(state, config.Default())
+		_, found := doctor.CheckTemplate(state, config.Default())
 		if tt.want != "" && !strings.HasPrefix(found.Detail, tt.want) || found.OK ||
 			(found.Fix == nil) != (tt.retryAfter > 0) {
 			t.Errorf("doctor: got %+v, want %q", found, tt.want)
@@ -129,7 +132,7 @@ func TestReadyWhileBuilding(t *testing.T) {
 		if err := os.Remove(filepath.Join(state, "lock")); err != nil {
 			t.Fatal(err)
 		}
-		if _, found := checkTemplate(state, config.Default()); found.Detail != "there is none yet" {
+		if _, found := doctor.CheckTemplate(state, config.Default()); found.Detail != "there is none yet" {
 			t.Errorf("doctor without a server: got %+v", found)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/berth-run/berth/project"
 	"github.com/berth-run/berth/server/config"
+	"github.com/berth-run/berth/server/routing"
 )
 
 // reloadable are the keys that Reload applies, with all keys below them.
@@ -16,7 +17,7 @@ var reloadable = []string{"models", "upstreams", "limits", "log.level", "server.
 type reloader struct {
 	started *config.Config // the configuration at the start
 	now     *config.Config // what is in effect
-	models  *routing
+	models  *routing.Routes
 	quota   *project.Quota
 	certs   *certificates // nil without certificate files
 }
@@ -48,11 +49,12 @@ func (s *Server) Reload(c *config.Config) error {
 	if err := Verify(c); err != nil {
 		return err
 	}
-	models, err := r.models.next(c)
+	models, err := r.models.Next(c)
 	if err != nil {
 		return err
 	}
-	if wrong := unrouted(models.router, r.started.Images.Model, r.started.Vectors.EmbeddingModel); len(wrong) > 0 {
+	if wrong := routing.Unrouted(models.Router, r.started.Images.Model, r.started.Vectors.EmbeddingModel); len(
+		wrong) > 0 {
 		return c.In(wrong[0])
 	}
 	certificate, err := r.certs.read(c.Server.TLS)
@@ -60,7 +62,7 @@ func (s *Server) Reload(c *config.Config) error {
 		return c.In(err)
 	}
 	// Nothing fails from here on.
-	r.models.adopt(models)
+	r.models.Adopt(models)
 	r.quota.SetLimits(c.ProjectLimits())
 	s.priced.Store(c.Priced())
 	r.certs.use(certificate)

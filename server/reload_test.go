@@ -40,7 +40,7 @@ func TestReload(t *testing.T) {
 	s, _ := testServer(t, t.TempDir(), fmt.Sprintf(strings.ReplaceAll(file, "KEY", key), 0, 5, "info", "two"))
 	var log bytes.Buffer
 	s.log, s.level = slog.New(slog.NewTextHandler(&log, nil)), new(slog.LevelVar)
-	router := s.reloader.models.router
+	router := s.reloader.models.Router
 	serves := func(model string) bool { _, _, err := router.Route(model); return err == nil }
 	responses := func() int64 {
 		l, err := s.reloader.quota.Limits(t.Context(), "proj_default")
@@ -49,7 +49,7 @@ func TestReload(t *testing.T) {
 		}
 		return *l.Responses
 	}
-	before := *s.reloader.models.upstreams.Load()
+	before := *s.reloader.models.Upstreams.Load()
 	if !serves("two") || serves("three") || responses() != 5 {
 		t.Fatal("the first configuration is not in effect")
 	}
@@ -57,7 +57,7 @@ func TestReload(t *testing.T) {
 	if err := s.Reload(config(3, 6, "warn", "three")); err != nil {
 		t.Fatal(err)
 	}
-	after := *s.reloader.models.upstreams.Load()
+	after := *s.reloader.models.Upstreams.Load()
 	if serves("two") || !serves("three") || responses() != 6 || s.level.Level() != slog.LevelWarn ||
 		after[0] != before[0] || after[1] != before[1] {
 		t.Errorf("after a reload: two %v, three %v, responses %d, level %v, upstreams %v and %v", serves("two"),
@@ -72,7 +72,7 @@ func TestReload(t *testing.T) {
 	if err := s.Reload(config(3, 6, "warn", "three")); err != nil {
 		t.Fatal(err)
 	}
-	if again := *s.reloader.models.upstreams.Load(); again[0] != after[0] || again[1] == after[1] {
+	if again := *s.reloader.models.Upstreams.Load(); again[0] != after[0] || again[1] == after[1] {
 		t.Errorf("after another key: got upstreams %v, had %v", again, after)
 	}
 

@@ -22,6 +22,7 @@ import (
 	"github.com/berth-run/berth/metrics"
 	"github.com/berth-run/berth/project"
 	"github.com/berth-run/berth/server/config"
+	"github.com/berth-run/berth/server/templates"
 )
 
 // A Server holds all parts of berth serve.
@@ -34,7 +35,7 @@ type Server struct {
 	metrics   *metrics.Metrics
 	open      bool                   // no key existed at start, so none is required
 	template  func() (string, error) // name of the default template
-	templates *templates
+	templates *templates.Catalog
 	record    *audit.Log
 	data      *blobs
 	detach    func(context.Context) error   // detaches from running responses

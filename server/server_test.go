@@ -8,12 +8,13 @@ import (
 
 	"github.com/berth-run/berth/sandbox/local"
 	"github.com/berth-run/berth/server/config"
+	"github.com/berth-run/berth/server/driver"
 )
 
 // destroyAll destroys the sandboxes that a stopped server left.
 func destroyAll(t *testing.T, state string) {
 	config := &config.Config{Driver: local.Name}
-	d, err := OpenDriver(state, config, slog.New(slog.DiscardHandler))
+	d, err := driver.Open(state, config, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Error(err)
 		return

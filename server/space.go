@@ -8,7 +8,6 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/diskspace"
-	"github.com/berth-run/berth/sandbox/local"
 	"github.com/berth-run/berth/server/config"
 )
 
@@ -20,7 +19,7 @@ func openSpace(state string, c *config.Config, log *slog.Logger, calm func(need 
 		return nil, err
 	}
 	sandboxes := c.Driver
-	if sandboxes == local.Name {
+	if sandboxes == config.UnsafeLocal {
 		sandboxes = "local"
 	}
 	return diskspace.Open(diskspace.Options{Dir: state, Log: log, Calm: calm,

@@ -11,6 +11,7 @@ import (
 	"github.com/berth-run/berth/container"
 	"github.com/berth-run/berth/container/volume"
 	"github.com/berth-run/berth/server/config"
+	"github.com/berth-run/berth/server/driver"
 	"github.com/berth-run/berth/server/state"
 	"github.com/berth-run/berth/store/sqlite"
 )
@@ -54,7 +55,7 @@ func EndContainers(ctx context.Context, dir string, config *config.Config, log *
 	if err := volumes.Sweep(ctx); err != nil {
 		return 0, err
 	}
-	isolation, err := OpenDriver(dir, config, log)
+	isolation, err := driver.Open(dir, config, log)
 	if err != nil {
 		return 0, err
 	}

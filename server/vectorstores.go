@@ -9,6 +9,7 @@ import (
 	"github.com/berth-run/berth/engine"
 	"github.com/berth-run/berth/model"
 	"github.com/berth-run/berth/server/config"
+	"github.com/berth-run/berth/server/routing"
 	"github.com/berth-run/berth/vectorstore"
 	"github.com/berth-run/berth/vectorstore/document"
 )
@@ -41,7 +42,7 @@ func (e *embedder) use(config *config.Config, models *model.Router, by *engine.E
 	if e == nil {
 		return nil
 	}
-	for _, err := range unrouted(models, "", e.model) {
+	for _, err := range routing.Unrouted(models, "", e.model) {
 		return config.In(err)
 	}
 	e.engine = by

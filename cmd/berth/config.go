@@ -13,6 +13,7 @@ import (
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/server"
 	"github.com/berth-run/berth/server/config"
+	"github.com/berth-run/berth/server/doctor"
 	"github.com/berth-run/berth/server/state"
 )
 
@@ -43,8 +44,8 @@ a database or a bucket that this machine cannot use now.`,
 			if err != nil {
 				return err
 			}
-			for _, w := range slices.Concat(c.Warnings(), server.StateWarnings(c),
-				server.MachineWarnings(cmd.Context(), c)) {
+			for _, w := range slices.Concat(c.Warnings(), doctor.StateWarnings(c),
+				doctor.MachineWarnings(cmd.Context(), c)) {
 				fmt.Fprintln(cmd.ErrOrStderr(), "warning:", w)
 			}
 			valid := "the configuration is valid"

@@ -11,6 +11,7 @@ import (
 
 	"github.com/berth-run/berth/server"
 	"github.com/berth-run/berth/server/config"
+	"github.com/berth-run/berth/server/doctor"
 )
 
 func newDoctor() *cobra.Command {
@@ -61,7 +62,7 @@ commands. The exit code is 1 if berth serve could not start containers, or not r
 const maxFixes = 4
 
 // examine examines this machine for the configuration of a command.
-func examine(cmd *cobra.Command) ([]server.Finding, error) {
+func examine(cmd *cobra.Command) ([]doctor.Finding, error) {
 	c, err := loadConfig(cmd)
 	if err == nil {
 		err = server.Verify(c)
@@ -71,11 +72,11 @@ func examine(cmd *cobra.Command) ([]server.Finding, error) {
 		state = c.State
 	}
 	state, aerr := filepath.Abs(state)
-	return server.Examine(cmd.Context(), state, c, err), aerr
+	return doctor.Examine(cmd.Context(), state, c, err), aerr
 }
 
 // fixOf returns the first command that fixes a failed check.
-func fixOf(findings []server.Finding) []string {
+func fixOf(findings []doctor.Finding) []string {
 	for _, f := range findings {
 		if !f.OK && f.Fix != nil {
 			return f.Fix
@@ -95,7 +96,7 @@ func runFix(cmd *cobra.Command, args []string) error {
 }
 
 // verdict says whether the machine can run containers, and what to do if it cannot.
-func verdict(findings []server.Finding) string {
+func verdict(findings []doctor.Finding) string {
 	var failed, fixable, models []string
 	for _, f := range findings {
 		if f.OK {
@@ -122,7 +123,7 @@ func verdict(findings []server.Finding) string {
 	return "This machine cannot start containers yet; see: " + strings.Join(failed, ", ") + "."
 }
 
-func report(w io.Writer, findings []server.Finding, asJSON bool) error {
+func report(w io.Writer, findings []doctor.Finding, asJSON bool) error {
 	if asJSON {
 		e := json.NewEncoder(w)
 		e.SetIndent("", "  ")

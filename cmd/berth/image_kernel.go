@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/berth-run/berth/server"
+	"github.com/berth-run/berth/server/driver"
 )
 
 func newImageKernel(state *string) *cobra.Command {
@@ -21,7 +21,7 @@ new sandboxes boot the new kernel after a restart of the server.`,
 			if err := mustExist(*state); err != nil {
 				return err
 			}
-			image, err := server.FetchKernel(cmd.Context(), *state)
+			image, err := driver.FetchKernel(cmd.Context(), *state)
 			if err != nil {
 				return err
 			}

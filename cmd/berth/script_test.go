@@ -14,8 +14,8 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/berth-run/berth/internal/freeport"
-	"github.com/berth-run/berth/server"
 	"github.com/berth-run/berth/server/config"
+	"github.com/berth-run/berth/server/driver"
 	"github.com/berth-run/berth/server/embedded"
 )
 
@@ -94,7 +94,7 @@ func await(ts *testscript.TestScript, _ bool, _ []string) {
 
 // destroyAll destroys the sandboxes that a script's servers left.
 func destroyAll(t *testing.T, state string) {
-	d, err := server.OpenDriver(state, &config.Config{Driver: "unsafe-local"}, slog.New(slog.DiscardHandler))
+	d, err := driver.Open(state, &config.Config{Driver: "unsafe-local"}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Error(err)
 		return

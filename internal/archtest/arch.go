@@ -181,6 +181,15 @@ var Imports = map[string][]string{
 	"api/contract/distill": {},
 	"server":               {Anything},
 	"server/config":        {"", "egress/allow", "internal/nofile"},
+	"server/doctor": {"", "blob/remote", "diskspace", "guest", "image", "internal/nofile", "model", "sandbox",
+		"sandbox/docker", "sandbox/gvisor", "sandbox/host", "sandbox/kubernetes", "sandbox/microvm",
+		"server/config", "server/driver", "server/routing", "server/state", "server/templates", "store/postgres"},
+	"server/driver": {"blob/remote", "sandbox", "sandbox/docker", "sandbox/gvisor", "sandbox/kubernetes",
+		"sandbox/local", "sandbox/microvm", "server/config", "server/embedded", "server/state"},
+	"server/routing": {"", "model", "model/anthropic", "model/balance", "model/chat", "model/gemini",
+		"model/openai", "model/scripted", "model/upstream", "server/config"},
+	"server/templates": {"", "container", "diskspace", "egress", "image", "image/registry", "internal/rule",
+		"sandbox", "server/config", "server/state", "internal/statefile"},
 	"server/state": {"", "audit", "blob", "blob/remote", "blob/transfer", "container/snapshot", "container/volume",
 		"files/uploads", "image", "internal/keyring", "internal/seal", "internal/statefile", "project", "server/config",
 		"skills", "store", "store/postgres", "store/sealed", "store/sqlite", "store/transfer"},
@@ -188,7 +197,7 @@ var Imports = map[string][]string{
 	"server/embedded/pack": {},
 	"cmd/berth": {"", "audit", "bundle", "console/markdown", "container", "guest", "image",
 		"image/registry", "internal/jsonscan", "internal/sse", "project", "server", "server/config",
-		"server/state", "store", "tool/program/javascript",
+		"server/doctor", "server/driver", "server/state", "store", "tool/program/javascript",
 		"vectorstore/document", "webhook"},
 	"cmd/berth-guest":       {"guest/boot", "guest/editor", "guest/route", "guest/serial", "guest/server"},
 	"demo/gen":              {},
@@ -207,7 +216,7 @@ var Imports = map[string][]string{
 }
 
 // Bans lists packages that only some packages may import, so that the engine stays independent of
-// HTTP, only the server depends on drivers, and the API's doors do not depend on each other.
+// HTTP, only what opens or examines drivers depends on them, and the API's doors do not depend on each other.
 var Bans = map[string][]string{
 	Module + "/server":          {"cmd/berth", "e2e/bench"},
 	Module + "/api":             {"server"}, // a door imports api/exchange, never api
@@ -215,12 +224,12 @@ var Bans = map[string][]string{
 	Module + "/api/chat":        {"api"},
 	Module + "/api/preview":     {"api", "api/e2b", "api/envd"},
 	Module + "/api/socket":      {"api"},
-	Module + "/sandbox/gvisor":  {"server", "e2e/bench"},
-	Module + "/sandbox/microvm": {"server"},
-	Module + "/sandbox/docker":  {"server"},
-	Module + "/sandbox/local":   {"server"},
+	Module + "/sandbox/gvisor":  {"server/doctor", "server/driver", "e2e/bench"},
+	Module + "/sandbox/microvm": {"server/doctor", "server/driver"},
+	Module + "/sandbox/docker":  {"server/doctor", "server/driver"},
+	Module + "/sandbox/local":   {"server/driver"},
 
-	Module + "/sandbox/kubernetes": {"server"},
+	Module + "/sandbox/kubernetes": {"server/doctor", "server/driver"},
 
 	// Clients of vendors are for tests: they make the program larger and its first build longer.
 	"google.golang.org/genai":                {},
@@ -239,7 +248,7 @@ var Bans = map[string][]string{
 	"os/exec": {"demo/record", "internal/jail", "tool/program/javascript", "vectorstore/document",
 		"container/volume", "sandbox/host", "sandbox/gvisor", "sandbox/microvm", "sandbox/local", "sandbox/drivertest",
 		"guest/boot", "guest/server", "image", "internal/disktest", "internal/dockertest", "internal/kubetest",
-		"internal/s3test", "store/postgres/pgtest", "store/storetest", "e2e/bench", "server", "e2e"},
+		"internal/s3test", "store/postgres/pgtest", "store/storetest", "e2e/bench", "server/doctor", "e2e"},
 }
 
 // Clocked lists the packages that have a clock (internal/clock). They read the time and wait by it alone, because with
