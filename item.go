@@ -131,7 +131,7 @@ func (it Item) Raw() json.RawMessage { return it.data().raw }
 // String returns the item's JSON.
 func (it Item) String() string { return string(it.Raw()) }
 
-// notText stands for an item that is no message of text.
+// notText marks an item that is no message of text.
 var notText = &Message{}
 
 // TextMessage returns the item as a message, if it has nothing but text in its usual form:

@@ -34,15 +34,15 @@ type Limits struct {
 	// that create responses; the same number again for other changes
 	RequestsPerMinute *int64 `json:"requests_per_minute,omitempty"`
 	TokensPerMinute   *int64 `json:"tokens_per_minute,omitempty"` // of models, in and out
-	Responses         *int64 `json:"responses,omitempty"`         // in progress at once
-	Containers        *int64 `json:"containers,omitempty"`        // running at once
+	Responses         *int64 `json:"responses,omitempty"`         // in progress at a time
+	Containers        *int64 `json:"containers,omitempty"`        // running at a time
 	ContainerMinutes  *int64 `json:"container_minutes,omitempty"` // of all containers in a day, UTC
 	// of all stored objects: responses, conversations, files, snapshots, volumes …
 	StorageBytes *int64 `json:"storage_bytes,omitempty"`
-	Snapshots    *int64 `json:"snapshots,omitempty"` // stored at once
+	Snapshots    *int64 `json:"snapshots,omitempty"` // stored at a time
 
 	// CostPerMonth limits the cost of models in a calendar month (UTC), in the currency of the
-	// configured prices. When it is spent, nothing new calls a model; what runs goes on.
+	// configured prices. When it is spent, no new response calls a model; running ones continue.
 	CostPerMonth *Amount `json:"cost_per_month,omitempty"`
 
 	// Templates are the names (or path.Match patterns of names) and digests of the

@@ -88,11 +88,11 @@ type FunctionTool struct {
 
 	OutputSchema json.RawMessage `json:"output_schema,omitempty"` // of the JSON that the function returns
 
-	// Custom is the custom tool for which the function stands, under the function's name, or
+	// Custom is the custom tool that the function replaces, under the function's name, or
 	// nil. An upstream that has custom tools gets it in place of the function.
 	Custom *CustomTool `json:"-"`
 
-	// Native is the hosted tool for which the function stands, if the upstream has that tool
+	// Native is the hosted tool that the function replaces, if the upstream has that tool
 	// itself, or nil. The upstream gets it in place of the function.
 	Native *Tool `json:"-"`
 

@@ -123,7 +123,7 @@ func TestRunStreams(t *testing.T) {
 	}
 }
 
-// Clients expect one step at a time. A message after calls is sent at once, its step when
+// Clients expect one step at a time. A message after calls is sent immediately, its step when
 // the calls have outputs.
 func TestStepAfterCallsIsSentLater(t *testing.T) {
 	t.Parallel()

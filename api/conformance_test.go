@@ -126,7 +126,7 @@ var looked = []string{"", "previous_response_not_found", "prompt_not_found", "in
 func TestRequestFields(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, nil)
-	refused := map[string]map[string]bool{} // by what is refused, the paths that do
+	refused := map[string]map[string]bool{} // a kind of refusal => the paths that refuse so
 	for _, p := range probes {
 		method, pattern, _ := strings.Cut(p.operation, " ")
 		op := contract.Load().Find(method, pattern)

@@ -70,7 +70,7 @@ func TestCORS(t *testing.T) {
 	}
 }
 
-// What is forwarded to a container is not for pages of the configured origins.
+// CORS of the configured origins does not cover requests forwarded to a container.
 func TestCORSNotForContainers(t *testing.T) {
 	t.Parallel()
 	h := withOrigins(t, "*")

@@ -125,7 +125,7 @@ func TestE2BConformance(t *testing.T) {
 }
 
 // servesE2B reports whether a request reaches a handler: one for what does not exist is answered
-// with what is missing, and not with that the server does not serve the request.
+// with the missing part, and not with that the server does not serve the request.
 func (h *house) servesE2B(s e2bSandbox, request string) bool {
 	if request == "any port" {
 		port := echoServer(h.t)

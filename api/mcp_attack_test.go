@@ -161,7 +161,7 @@ func TestMCPLies(t *testing.T) {
 }
 
 // listsTools serves as an MCP server whose list of tools is result, as one JSON object or in
-// an event stream. {authorization} in it stands for the header of the request.
+// an event stream. {authorization} in it is replaced by the header of the request.
 func listsTools(result string, stream bool) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var req struct {

@@ -133,7 +133,7 @@ func shapeOfResponse(r map[string]any) string {
 var prefixed = regexp.MustCompile(`^[a-z]+_`)
 
 // describe shows a field: type, status, role and phase as they are, ids by their
-// prefixes, what is null or empty as that, and of all others the name.
+// prefixes, null and empty values as they are, and of all others the name.
 func describe(name string, v any) string {
 	switch v := v.(type) {
 	case nil:

@@ -64,7 +64,7 @@ func outputFor(call object, output string) object {
 	return object{"type": "function_call_output", "call_id": call["call_id"], "output": output}
 }
 
-// The streams of a program have the events of the recorded ones, and it goes on in responses
+// The streams of a program have the events of the recorded ones, and it continues in responses
 // that continue its first one, or that get all items as input.
 func TestProgramOrder(t *testing.T) {
 	t.Parallel()
@@ -182,7 +182,7 @@ func TestProgramHosted(t *testing.T) {
 	}
 }
 
-// A program learns why a call cannot be made, and goes on. The model learns why a program
+// A program learns why a call cannot be made, and continues. The model learns why a program
 // failed, and at which line.
 func TestProgramRefusals(t *testing.T) {
 	t.Parallel()

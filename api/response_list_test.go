@@ -85,7 +85,7 @@ func TestListResponses(t *testing.T) {
 }
 
 // A page of a filter that selects little ends after it has read many responses, and the next one
-// goes on from there.
+// continues from there.
 func TestListResponsesOfManyOthers(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, nil)

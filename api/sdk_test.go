@@ -178,7 +178,7 @@ func (w *sdkWalker) fields(t reflect.Type, at string, wrap func(any) any) {
 	}
 }
 
-// empty returns what stands for a value of a type that is left out. Of a list the SDK
+// empty returns the value that an SDK shows for a field that is left out. Of a list the SDK
 // sends no null.
 func empty(t reflect.Type) any {
 	if t.Kind() == reflect.Slice {

@@ -65,7 +65,7 @@ type ingestTracesRequest struct {
 func traceKey(id string) store.ObjectKey { return store.ObjectKey{Kind: store.KindTrace, ID: id} }
 
 // ingest serves POST /v1/traces/ingest, to which OpenAI's Agents SDK sends traces and their spans in
-// any number of requests. What is sent again is stored once.
+// any number of requests. A span sent again is stored once.
 func (h *traces) ingest(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	var req ingestTracesRequest
 	if err := x.Decode(r, ingestTracesBody, &req); err != nil {
@@ -129,7 +129,7 @@ func describe(t *berth.Trace, it *tracedItem) {
 	}
 }
 
-// change changes a trace. A trace that was deleted meanwhile is left.
+// change changes a trace. A trace that has been deleted is left.
 func (h *traces) change(r *http.Request, c berth.Caller, id string, change func(*berth.Trace)) error {
 	_, err := h.objects.UpdateObject(r.Context(), c.Project, traceKey(id), func(o *store.Object) error {
 		var t berth.Trace
@@ -151,7 +151,7 @@ func (h *traces) change(r *http.Request, c berth.Caller, id string, change func(
 func (h *traces) add(r *http.Request, c berth.Caller, id string, spans []*berth.TraceSpan) error {
 	o, err := h.objects.GetObject(r.Context(), c.Project, traceKey(id))
 	if errors.Is(err, store.ErrNotFound) {
-		return nil // deleted meanwhile
+		return nil // it has been deleted
 	}
 	if err != nil {
 		return err

@@ -255,7 +255,7 @@ func TestWebSearchDomains(t *testing.T) {
 	}
 }
 
-// The model reads what is wrong, and the response goes on.
+// The model reads the error, and the response continues.
 func TestWebSearchFails(t *testing.T) {
 	t.Parallel()
 	w := newWeb(t, tidesSite)

@@ -33,7 +33,7 @@ const (
 	// Reason: expired, deleted, oom, killed, host, disk or evicted; Snapshot. Once per container
 	ContainerEnded  Action = "container.ended"
 	ContainerErased Action = "container.erased" // Reason: key_destroyed or files_removed. Once per ended container
-	ContainerMoved  Action = "container.moved"  // Object: the server that took it over. Its record goes on
+	ContainerMoved  Action = "container.moved"  // Object: the server that took it over. Its record continues
 	FileCreated     Action = "file.created"     // Object, Bytes
 	FileDeleted     Action = "file.deleted"     // Object
 	FileExpired     Action = "file.expired"     // Object

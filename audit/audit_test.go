@@ -203,7 +203,7 @@ func TestTorn(t *testing.T) {
 	}
 }
 
-// Once the log has settled, everything that was recorded is written, also if it is closed meanwhile.
+// Once the log has settled, everything that was recorded is written, also if it was closed.
 func TestSettled(t *testing.T) {
 	dir := t.TempDir()
 	l := open(t, dir)

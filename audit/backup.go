@@ -12,7 +12,7 @@ import (
 )
 
 // Backup copies the record in dir into the empty directory to. A server may write to the
-// record meanwhile; it waits while the last segments are copied.
+// record during it; the server waits while the last segments are copied.
 func Backup(ctx context.Context, dir, to string) (err error) {
 	defer func() {
 		if err != nil {

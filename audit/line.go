@@ -45,16 +45,16 @@ const (
 
 // MarshalJSON returns the entry's line.
 func (e *Entry) MarshalJSON() ([]byte, error) {
-	body, err := json.Marshal((*bare)(e))
+	body, err := json.Marshal((*bareEntry)(e))
 	return appendHash(nil, body, e.Hash), err
 }
 
-// A bare entry marshals without its hash.
-type bare Entry
+// A bareEntry entry marshals without its hash.
+type bareEntry Entry
 
 // appendEntry appends the entry's line to b and sets its hash.
 func appendEntry(b []byte, e *Entry) ([]byte, error) {
-	body, err := json.Marshal((*bare)(e))
+	body, err := json.Marshal((*bareEntry)(e))
 	if err != nil {
 		return b, err
 	}

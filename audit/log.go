@@ -77,7 +77,7 @@ func Open(dir string, log *slog.Logger) (*Log, error) {
 }
 
 // OnFull sets a function to call when the disk is full. If f returns true, the failed write
-// is repeated at once.
+// is repeated immediately.
 func (l *Log) OnFull(f func() bool) { l.makeRoom.Store(&f) }
 
 // Record adds entries without waiting for the disk. They are written within moments; a crash
@@ -185,7 +185,7 @@ func (l *Log) run() {
 			l.written.Add(int64(len(batch)))
 		} else {
 			l.failed.Add(1)
-			l.log.Error("failed to write audit record; retrying", "err", err, "entries", left)
+			l.log.Error("failed to write audit record; will retry", "err", err, "entries", left)
 			time.Sleep(retryTime)
 			signal(l.wake)
 		}

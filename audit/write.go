@@ -71,7 +71,7 @@ func flock(f *os.File, how int) error {
 	}
 }
 
-// load makes a segment the one to append to. The first entry of a segment stands for all
+// load makes a segment the one to append to. The first entry of a segment covers all
 // entries before it.
 func (w *writer) load(first int64) error {
 	f, err := statefile.OpenFile(w.path(segmentName(first)), os.O_RDWR|os.O_APPEND)
@@ -299,7 +299,7 @@ func (w *writer) put(text []byte) error {
 		return errors.Join(err, w.file.Truncate(w.size))
 	}
 	if err := w.file.Sync(); err != nil {
-		// After a failed sync, it is unknown what is on the disk.
+		// After a failed sync, the content of the disk is unknown.
 		w.failed = fmt.Errorf("sync audit record (no further entries until the next start): %w", err)
 		return w.failed
 	}

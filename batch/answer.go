@@ -90,7 +90,7 @@ type reason struct {
 	Message string `json:"message"`
 }
 
-// result returns what is stored of the answer to a request.
+// result returns the stored part of the answer to a request.
 func (a *Answer) result(request *Request) result {
 	body := json.RawMessage(a.Body)
 	if !json.Valid(body) {

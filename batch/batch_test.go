@@ -127,7 +127,7 @@ func (h *house) start(do batch.Execute) (s *batch.Service, stop func()) {
 	}
 }
 
-// execute answers a request at once, and counts it.
+// execute answers a request immediately, and counts it.
 func (h *house) execute(_ context.Context, _ berth.Caller, it batch.Execution) batch.Answer {
 	h.mu.Lock()
 	h.ran[it.CustomID]++
@@ -385,7 +385,7 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-// After 24 hours a batch ends with the results that it has, also if no process ran meanwhile.
+// After 24 hours a batch ends with the results that it has, also if no process ran in that time.
 func TestExpire(t *testing.T) {
 	h := newHouse(t)
 	entered := make(chan struct{}, 10)
@@ -492,7 +492,7 @@ func TestConcurrency(t *testing.T) {
 	h.until(s, b.ID, berth.BatchCompleted)
 }
 
-// Lines that run at once have a bounded size together, and shorter lines run beside a long one.
+// Lines that run concurrently have a bounded size together, and shorter lines run beside a long one.
 func TestLinesInMemory(t *testing.T) {
 	h := newHouse(t)
 	var text strings.Builder

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	pageObjects = 1000    // results read at once
+	pageObjects = 1000    // results read at a time
 	pageBytes   = 1 << 20 // about the size of such a page, or one result
 )
 

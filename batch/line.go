@@ -79,12 +79,12 @@ func (l *lines) read() ([]byte, error) {
 	}
 }
 
-// A fault is an error in a line of the input.
-type fault struct{ code, param, message string }
+// A lineError is an error in a line of the input.
+type lineError struct{ code, param, message string }
 
-func (f *fault) Error() string { return f.code + ": " + f.message }
+func (f *lineError) Error() string { return f.code + ": " + f.message }
 
-func (f *fault) report(line int) berth.BatchError {
+func (f *lineError) report(line int) berth.BatchError {
 	e := berth.BatchError{Code: f.code, Message: f.message}
 	if f.param != "" {
 		e.Param = &f.param
@@ -95,7 +95,7 @@ func (f *fault) report(line int) berth.BatchError {
 	return e
 }
 
-var errNotJSON = &fault{"invalid_json_line", "", "This line is not parseable as valid JSON."}
+var errNotJSON = &lineError{"invalid_json_line", "", "This line is not parseable as valid JSON."}
 
 // lineFields are the fields of a line.
 var lineFields = []string{"custom_id", "method", "url", "body"}
@@ -119,14 +119,14 @@ func parse(line []byte, number int, endpoint string) (*Request, error) {
 		case string:
 			texts[i] = value
 		default:
-			return nil, &fault{"invalid_request", name,
+			return nil, &lineError{"invalid_request", name,
 				fmt.Sprintf("Invalid type for '%s': expected a string, but got a %s instead.", name, kindOf(value))}
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
 		if !slices.Contains(lineFields, name) {
 			name = rule.Clip(name)
-			return nil, &fault{"unknown_parameter", name, "Unknown parameter: '" + name +
+			return nil, &lineError{"unknown_parameter", name, "Unknown parameter: '" + name +
 				"'. A line has the fields custom_id, method, url and body."}
 		}
 	}
@@ -135,17 +135,17 @@ func parse(line []byte, number int, endpoint string) (*Request, error) {
 	case len(body) == 0 || string(body) == "null":
 		return nil, missing("body")
 	case id == "" || len(id) > maxID:
-		return nil, &fault{"invalid_request", "custom_id",
+		return nil, &lineError{"invalid_request", "custom_id",
 			fmt.Sprintf("Invalid 'custom_id': expected a string of 1 to %d bytes.", maxID)}
 	case method != "POST":
-		return nil, &fault{"invalid_method", "method", "Invalid 'method': expected 'POST'."}
+		return nil, &lineError{"invalid_method", "method", "Invalid 'method': expected 'POST'."}
 	case url != endpoint:
 		message := "The URL provided for this request does not match the batch endpoint " + endpoint + "."
 		if !slices.Contains(Endpoints, url) {
 			message = "The URL provided for this request is not supported in batches. Expected the batch endpoint " +
 				endpoint + "."
 		}
-		return nil, &fault{"url_mismatch", "url", message}
+		return nil, &lineError{"url_mismatch", "url", message}
 	}
 	r := &Request{Line: number, CustomID: id, URL: url, Body: body}
 	return r, r.check()
@@ -165,13 +165,13 @@ func kindOf(value any) string {
 }
 
 func missing(name string) error {
-	return &fault{"missing_required_parameter", name, "Missing required parameter: '" + name + "'."}
+	return &lineError{"missing_required_parameter", name, "Missing required parameter: '" + name + "'."}
 }
 
 // check reads the fields of the body that concern a batch. The endpoint checks the others.
 func (r *Request) check() error {
 	if r.Body[0] != '{' {
-		return &fault{"invalid_request", "body", "Invalid type for 'body': expected an object."}
+		return &lineError{"invalid_request", "body", "Invalid type for 'body': expected an object."}
 	}
 	var body struct {
 		Model      json.RawMessage `json:"model"`
@@ -182,12 +182,12 @@ func (r *Request) check() error {
 		return errNotJSON
 	}
 	if len(body.Model) > 0 && json.Unmarshal(body.Model, &r.Model) != nil {
-		return &fault{"invalid_request", "body.model", "Invalid type for 'body.model': expected a string."}
+		return &lineError{"invalid_request", "body.model", "Invalid type for 'body.model': expected a string."}
 	}
 	for name, value := range map[string]json.RawMessage{"body.stream": body.Stream,
 		"body.background": body.Background} {
 		if text := string(value); text != "" && text != "false" && text != "null" {
-			return &fault{"unsupported_parameter", name, "Unsupported parameter: '" + name +
+			return &lineError{"unsupported_parameter", name, "Unsupported parameter: '" + name +
 				"'. A batch waits for the whole answer itself."}
 		}
 	}

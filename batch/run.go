@@ -17,7 +17,7 @@ import (
 const (
 	poll       = time.Minute     // for jobs that were not signalled
 	retryAfter = 5 * time.Second // of a batch whose state could not be read or saved
-	maxJobs    = 10_000          // listed at once
+	maxJobs    = 10_000          // listed at a time
 )
 
 // A run is a batch that this process works on. Service.mu guards counts and usage.
@@ -182,7 +182,7 @@ func (s *Service) validate(ctx, requests context.Context, k key, rec *record) er
 	return err
 }
 
-var errInput = &fault{"invalid_input_file", "input_file_id", "The input file was deleted, has expired or is damaged."}
+var errInput = &lineError{"invalid_input_file", "input_file_id", "The input file was deleted, has expired or is damaged."}
 
 // isGone reports whether an input file cannot be read, now or later.
 func isGone(err error) bool {

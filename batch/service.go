@@ -32,11 +32,11 @@ const (
 	Window             = 24 * time.Hour
 	MaxRequests        = 50_000
 	MaxLine            = 16 << 20    // bytes
-	maxBodies          = 2 * MaxLine // bytes of all lines that run at once; one project may use half
+	maxBodies          = 2 * MaxLine // bytes of all lines that run concurrently; one project may use half
 	maxID              = 512         // bytes of a custom_id
 	maxErrors          = 100         // reported of one file
 	maxUnended         = 1000        // batches of a project
-	maxRunning         = 4           // batches of a project at once; others wait
+	maxRunning         = 4           // batches of a project at a time; others wait
 )
 
 // Endpoints are the paths that the requests of a batch may have.
@@ -51,7 +51,7 @@ type Files interface {
 
 // A Pace bounds what a project's batches do now, so that they leave it room for other requests.
 type Pace struct {
-	Requests int           // that may run at once
+	Requests int           // that may run concurrently
 	Wait     time.Duration // before the next request
 }
 
@@ -59,7 +59,7 @@ type Pace struct {
 type Options struct {
 	Objects     store.Objects
 	Files       Files
-	Concurrency int // requests of all batches at once; default DefaultConcurrency
+	Concurrency int // requests of all batches at a time; default DefaultConcurrency
 
 	// Pace returns the pace of a project. An error means that the project may not run
 	// anything now. Nil means no bound.
@@ -121,7 +121,7 @@ type record struct {
 	Batch    berth.Batch       `json:"batch"`
 	Key      berth.KeyID       `json:"key,omitempty"`    // the API key of its request
 	Expiry   int64             `json:"expiry,omitempty"` // of its output, in seconds after its creation
-	OutputID berth.FileID      `json:"output_id"`        // chosen at once, so that each file is made once
+	OutputID berth.FileID      `json:"output_id"`        // chosen immediately, so that each file is made once
 	ErrorID  berth.FileID      `json:"error_id"`         // likewise
 	Ending   berth.BatchStatus `json:"ending,omitempty"` // of a batch that is finalizing: its last status
 }

@@ -80,7 +80,7 @@ func TestValidation(t *testing.T) {
 	}
 }
 
-// What is not an error: a byte order mark, other ends of lines, empty lines, no newline at the end.
+// These are no errors: a byte order mark, other ends of lines, empty lines, no newline at the end.
 func TestLines(t *testing.T) {
 	h := newHouse(t)
 	s, stop := h.start(h.execute)

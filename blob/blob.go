@@ -146,7 +146,7 @@ func (c *Collection) Delete(ctx context.Context, r Ref, entry audit.Entry) error
 // ErrUnavailable means that the service that stores contents cannot be reached now.
 var ErrUnavailable = errors.New("the storage of contents is not available")
 
-// expireBatch is the number of expired blobs read at once.
+// expireBatch is the number of expired blobs read at a time.
 const expireBatch = 100
 
 // Expire calls remove for the blobs of all projects that have expired by now. An error does not

@@ -129,13 +129,13 @@ func (b *Bucket) remove(ctx context.Context, key string) error {
 }
 
 // Sweep removes contents without a record, which a crash may leave. No blob may be created
-// meanwhile.
+// during the sweep.
 func (b *Bucket) Sweep(ctx context.Context, records Records) error {
 	return b.Collect(ctx, records, time.Time{})
 }
 
 // Collect removes contents without a record that were complete before a time. Blobs may be created
-// meanwhile, if no creation lasts from before that time. A zero time includes all.
+// during it, if no creation lasts from before that time. A zero time includes all.
 func (b *Bucket) Collect(ctx context.Context, records Records, before time.Time) error {
 	for content, err := range b.storage.All(ctx) {
 		if err != nil {

@@ -108,7 +108,7 @@ func (x *Export) before(ctx context.Context, rec *store.Response) error {
 	return x.put(body, req, items, []json.RawMessage{ev})
 }
 
-// eventPage is the number of events that are read at once.
+// eventPage is the number of events that are read at a time.
 const eventPage = 1000
 
 // add adds a response with its events.

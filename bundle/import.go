@@ -45,7 +45,7 @@ func invalid(format string, args ...any) error {
 // then be continued like any other. Its container is created again from the snapshot when
 // a response first uses it.
 func (c *Service) Import(ctx context.Context, caller berth.Caller, r io.Reader) (_ *Imported, err error) {
-	m := &importing{service: c, ctx: ctx, held: c.opts.Decoding.Open(string(caller.Project)), project: caller.Project,
+	m := &importRun{service: c, ctx: ctx, held: c.opts.Decoding.Open(string(caller.Project)), project: caller.Project,
 		in: tar.NewReader(r), ids: map[string]string{}}
 	defer m.held.Close()
 	defer func() {
@@ -90,8 +90,8 @@ func (c *Service) Import(ctx context.Context, caller berth.Caller, r io.Reader) 
 	return &m.done, nil
 }
 
-// An importing is an import in progress. It is for one goroutine.
-type importing struct {
+// An importRun is an import in progress. It is for one goroutine.
+type importRun struct {
 	service  *Service
 	ctx      context.Context
 	held     *ration.Account // of decoded content
@@ -107,7 +107,7 @@ type importing struct {
 	done      Imported
 }
 
-func (m *importing) readManifest() error {
+func (m *importRun) readManifest() error {
 	h, err := m.in.Next()
 	if err != nil || h.Name != "manifest.json" || h.Size > maxManifest {
 		return invalid("it does not start with a manifest")
@@ -150,7 +150,7 @@ func (m *importing) readManifest() error {
 
 // reserve checks the limits of a JSON text and reserves memory for decoding it. It returns
 // the memory of the text before to the pool.
-func (m *importing) reserve(text []byte, maxValues int) error {
+func (m *importRun) reserve(text []byte, maxValues int) error {
 	values, err := jsonscan.Check(text, maxValues, maxDepth)
 	if err != nil {
 		return invalid("%v", err)
@@ -161,7 +161,7 @@ func (m *importing) reserve(text []byte, maxValues int) error {
 
 // next returns the content of the manifest's next entry. Reading it fails at the end unless
 // it has the length and digest of the entry.
-func (m *importing) next(e ManifestEntry) (io.Reader, error) {
+func (m *importRun) next(e ManifestEntry) (io.Reader, error) {
 	h, err := m.in.Next()
 	if err != nil {
 		return nil, invalid("it ends before %.100s", e.Path)
@@ -169,11 +169,11 @@ func (m *importing) next(e ManifestEntry) (io.Reader, error) {
 	if h.Typeflag != tar.TypeReg || h.Name != e.Path || h.Size != e.Bytes {
 		return nil, invalid("it has %.100s of %d bytes in place of %.100s of %d bytes", h.Name, h.Size, e.Path, e.Bytes)
 	}
-	return &checked{r: m.in, entry: e, sum: sha256.New()}, nil
+	return &checkedReader{r: m.in, entry: e, sum: sha256.New()}, nil
 }
 
-// A checked reader reads an entry and checks its digest at the end.
-type checked struct {
+// A checkedReader reader reads an entry and checks its digest at the end.
+type checkedReader struct {
 	r     io.Reader
 	entry ManifestEntry
 	sum   interface {
@@ -182,7 +182,7 @@ type checked struct {
 	}
 }
 
-func (c *checked) Read(p []byte) (int, error) {
+func (c *checkedReader) Read(p []byte) (int, error) {
 	n, err := c.r.Read(p)
 	c.sum.Write(p[:n])
 	if errors.Is(err, io.EOF) {
@@ -197,7 +197,7 @@ func (c *checked) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func (m *importing) readResponse(e ManifestEntry) error {
+func (m *importRun) readResponse(e ManifestEntry) error {
 	r, err := m.next(e)
 	if err != nil {
 		return err
@@ -205,7 +205,7 @@ func (m *importing) readResponse(e ManifestEntry) error {
 	return m.chain.add(r)
 }
 
-func (m *importing) readFile(ctx context.Context, f ManifestFile, id berth.FileID) error {
+func (m *importRun) readFile(ctx context.Context, f ManifestFile, id berth.FileID) error {
 	r, err := m.next(f.ManifestEntry)
 	if err != nil {
 		return err
@@ -215,7 +215,7 @@ func (m *importing) readFile(ctx context.Context, f ManifestFile, id berth.FileI
 	return err
 }
 
-func (m *importing) readContainer(ctx context.Context, k *ManifestContainer) error {
+func (m *importRun) readContainer(ctx context.Context, k *ManifestContainer) error {
 	o := m.service.opts
 	if o.Snapshots == nil {
 		return berth.Invalid("bundle",
@@ -288,7 +288,7 @@ func unpack(w io.Writer, packed io.Reader, digest string) (made layer.Made, err 
 }
 
 // save stores the container's object and the responses, the oldest first.
-func (m *importing) save(ctx context.Context, caller berth.Caller) error {
+func (m *importRun) save(ctx context.Context, caller berth.Caller) error {
 	o := m.service.opts
 	select { // one import at a time, because a decoded response takes much memory
 	case m.service.saving <- struct{}{}:
@@ -342,7 +342,7 @@ func (m *importing) save(ctx context.Context, caller berth.Caller) error {
 
 // record returns a response of the bundle as it is stored here, with its events. previous
 // is the response that it continues, or empty.
-func (m *importing) record(i int, previous berth.ResponseID) (*store.Response, []store.Event, error) {
+func (m *importRun) record(i int, previous berth.ResponseID) (*store.Response, []store.Event, error) {
 	doc, err := m.chain.read(i)
 	if err != nil {
 		return nil, nil, err
@@ -354,7 +354,7 @@ func (m *importing) record(i int, previous berth.ResponseID) (*store.Response, [
 	return rec, events, err
 }
 
-func (m *importing) recordOf(doc []byte, previous berth.ResponseID) (*store.Response, []store.Event, error) {
+func (m *importRun) recordOf(doc []byte, previous berth.ResponseID) (*store.Response, []store.Event, error) {
 	if err := m.reserve(doc, maxResponseValues); err != nil {
 		return nil, nil, err
 	}
@@ -397,7 +397,7 @@ func (m *importing) recordOf(doc []byte, previous berth.ResponseID) (*store.Resp
 }
 
 // decode reads a part of a document into v.
-func (m *importing) decode(part json.RawMessage, v any) error {
+func (m *importRun) decode(part json.RawMessage, v any) error {
 	if len(part) == 0 {
 		return nil
 	}
@@ -413,7 +413,7 @@ func (m *importing) decode(part json.RawMessage, v any) error {
 
 // translate returns a part of a document with identifiers of this server, and with sealed
 // content.
-func (m *importing) translate(part json.RawMessage) (json.RawMessage, error) {
+func (m *importRun) translate(part json.RawMessage) (json.RawMessage, error) {
 	// Check first, because the decoded part takes much more memory than the text.
 	if _, err := jsonscan.Check(part, maxPartValues, maxDepth); err != nil {
 		return nil, invalid("%v", err)
@@ -427,7 +427,7 @@ func (m *importing) translate(part json.RawMessage) (json.RawMessage, error) {
 
 // rename replaces each identifier that a server has made by a new one, the same one
 // everywhere in the bundle.
-func (m *importing) rename(doc []byte) ([]byte, error) {
+func (m *importRun) rename(doc []byte) ([]byte, error) {
 	d := json.NewDecoder(bytes.NewReader(doc))
 	d.UseNumber()
 	var tree any
@@ -437,7 +437,7 @@ func (m *importing) rename(doc []byte) ([]byte, error) {
 	return json.Marshal(m.renamed(tree))
 }
 
-func (m *importing) renamed(node any) any {
+func (m *importRun) renamed(node any) any {
 	switch n := node.(type) {
 	case []any:
 		for i := range n {

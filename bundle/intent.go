@@ -27,7 +27,7 @@ type intent struct {
 }
 
 // intend chooses the ids of the import, except those of responses, and stores them.
-func (m *importing) intend(ctx context.Context) error {
+func (m *importRun) intend(ctx context.Context) error {
 	for _, f := range m.manifest.Files {
 		id := berth.NewID(berth.PrefixFile)
 		m.making.Files = append(m.making.Files, berth.FileID(id))
@@ -53,7 +53,7 @@ func (m *importing) intend(ctx context.Context) error {
 }
 
 // intendResponses stores the ids of the responses.
-func (m *importing) intendResponses(ctx context.Context, ids []berth.ResponseID) error {
+func (m *importRun) intendResponses(ctx context.Context, ids []berth.ResponseID) error {
 	m.making.Responses = ids
 	raw, err := json.Marshal(m.making)
 	if err != nil {
@@ -67,13 +67,13 @@ func (m *importing) intendResponses(ctx context.Context, ids []berth.ResponseID)
 }
 
 // settle completes the import by deleting its record.
-func (m *importing) settle(ctx context.Context) error {
+func (m *importRun) settle(ctx context.Context) error {
 	return m.service.opts.Objects.DeleteObject(ctx, m.project, m.intent)
 }
 
 // undo removes all that the import has created. If that fails, the next start of the
 // server does it.
-func (m *importing) undo(ctx context.Context) {
+func (m *importRun) undo(ctx context.Context) {
 	if m.intent.ID == "" {
 		return
 	}
@@ -104,7 +104,7 @@ func (c *Service) remove(ctx context.Context, ref store.ObjectRef, made intent) 
 	return failed
 }
 
-// recoverBatch is the number of imports that are listed at once.
+// recoverBatch is the number of imports that are listed at a time.
 const recoverBatch = 100
 
 // Recover removes the rests of imports that an earlier process has not completed. It must

@@ -5,7 +5,7 @@
 // leases of runs end as well. What a silent member alone can keep, its containers, waits for its
 // return. A member that stays silent for Options.Silence is removed (RemoveSilent), and its
 // containers end. A server that was only paused finds that it was removed when it next renews its
-// lease, and gives up what was ended meanwhile (Options.Removed).
+// lease, and gives up what others have ended (Options.Removed).
 //
 // There is no leader and no election. Work that one server must do for all is done by the holder
 // of a lock (Singleton).
@@ -40,7 +40,7 @@ type Options struct {
 	Log     *slog.Logger
 
 	// Removed is called after this server has found that it was removed, and has joined again.
-	// It must give up everything that other servers have ended meanwhile. If it fails, it is
+	// It must give up everything that other servers have ended. If it fails, it is
 	// called again.
 	Removed func(ctx context.Context) error
 }
@@ -106,7 +106,7 @@ func (c *Cluster) awaitFormer(ctx context.Context) error {
 	}
 }
 
-// Close ends the lease of this server, so that others continue its runs at once. The server
+// Close ends the lease of this server, so that others continue its runs immediately. The server
 // stays a member: its containers wait for its return until Options.Silence is over.
 func (c *Cluster) Close(ctx context.Context) error {
 	c.stop()

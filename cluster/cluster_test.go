@@ -17,7 +17,7 @@ import (
 	"github.com/berth-run/berth/store/sqlite"
 )
 
-// The tests run in bubbles, with the store: leases end by a clock that stands still while anything runs.
+// The tests run in bubbles, with the store: leases end by a clock that does not advance while anything runs.
 
 const lease = 300 * time.Millisecond
 
@@ -68,7 +68,7 @@ func alive(t *testing.T, c *cluster.Cluster, id string) bool {
 	return err == nil && m.Alive()
 }
 
-// A server that leaves is silent at once, and is removed only after it has been silent for the
+// A server that leaves is silent immediately, and is removed only after it has been silent for the
 // configured time. One that joins again is found.
 func TestMembership(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

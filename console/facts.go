@@ -48,7 +48,7 @@ func addTimes(v *visit, turns []*turnView) error {
 	return nil
 }
 
-// readFacts reads what is known of a container: nothing if it was deleted. The record of its
+// readFacts reads the known facts of a container: none if it was deleted. The record of its
 // connections is read if it may connect at all.
 func readFacts(v *visit, id berth.ContainerID) (*containerFacts, error) {
 	path := "/v1/containers/" + url.PathEscape(string(id))

@@ -138,7 +138,7 @@ func (o *liveWriter) draw(s *story) error {
 		}
 	}
 	if s.head && s.Status.Final() {
-		if err := templates().ExecuteTemplate(&b, "next", next{&s.Response, o.visit.formToken(),
+		if err := templates().ExecuteTemplate(&b, "next", nextForm{&s.Response, o.visit.formToken(),
 			o.models}); err != nil {
 			return o.failed(err)
 		}

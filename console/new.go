@@ -108,7 +108,7 @@ func (p *newPage) create(v *visit) error {
 	return err
 }
 
-// fill shows what is entered in the form of the visit.
+// fill shows the values entered in the form.
 func (p *newPage) fill(v *visit, models []string) {
 	in := v.form.fields
 	*p = newPage{Form: v.formToken(), Models: models, Model: in.Get("model"), Text: v.text("text"),

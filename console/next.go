@@ -10,8 +10,8 @@ import (
 	"github.com/berth-run/berth"
 )
 
-// A next is the data of the forms that continue a response.
-type next struct {
+// A nextForm is the data of the forms that continue a response.
+type nextForm struct {
 	*berth.Response
 	Form   string
 	Models []string
@@ -24,7 +24,7 @@ type approval struct {
 }
 
 // Waiting returns the calls of the response that wait for an approval.
-func (n next) Waiting() (waiting []approval) {
+func (n nextForm) Waiting() (waiting []approval) {
 	for _, it := range n.Output {
 		var asked berth.ApprovalRequest
 		if it.Type() != berth.ItemApprovalRequest || it.Decode(&asked) != nil {

@@ -13,7 +13,7 @@ import (
 type overviewPage struct {
 	Project *projectOverview    // nil for an admin key
 	Server  *berth.ServerStatus // nil for keys of other projects than the default one
-	Spent   []spent             // this month
+	Spent   []spending          // this month
 }
 
 // A projectOverview is the present state of a project.
@@ -29,8 +29,8 @@ const latestRead = "100"
 // Read is latestRead.
 func (projectOverview) Read() string { return latestRead }
 
-// A spent is this month's cost of a project or a key.
-type spent struct {
+// A spending is this month's cost of a project or a key.
+type spending struct {
 	ProjectID berth.ProjectID `json:"project_id"`
 	APIKeyID  *string         `json:"api_key_id"`
 	Used      berth.Cost      `json:"used"`
@@ -53,7 +53,7 @@ func (p *overviewPage) show(v *visit) error {
 	case !refused(err):
 		return err
 	}
-	var spending list[spent]
+	var spending list[spending]
 	if err := v.get("/v1/organization/spend?limit=100", &spending); err != nil {
 		return err
 	}

@@ -29,7 +29,7 @@ type preview struct {
 	Text   string        // of a text, and the source of HTML and Markdown; of binary content, a dump
 	HTML   template.HTML // of Markdown
 	Rows   [][]string    // of a table, with its head
-	Cut    bool          // the file is longer than what is shown
+	Cut    bool          // the file is longer than the preview
 	Source string        // path that has the file's content; "" if the browser needs none
 }
 
@@ -105,7 +105,7 @@ func newPreview(v *visit, client *guest.Client, at guest.Entry) (*preview, error
 	return p, nil
 }
 
-// fill sets what is shown of content.
+// fill sets the preview of content.
 func (p *preview) fill(content []byte) {
 	if p.Cut = len(content) > maxPreview; p.Cut {
 		content = content[:maxPreview]

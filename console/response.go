@@ -28,7 +28,7 @@ type responsePage struct {
 	Container berth.ContainerID // the last one used; "" if none
 	Live      bool              // the response has not ended
 	Form      string
-	Next      next
+	Next      nextForm
 }
 
 // Last returns the response of the page.
@@ -53,7 +53,7 @@ func (p *responsePage) show(v *visit) error {
 	if err != nil {
 		return err
 	}
-	p.Next = next{p.Last().Response, p.Form, models}
+	p.Next = nextForm{p.Last().Response, p.Form, models}
 	p.Last().Time.Open = true
 	return v.show(http.StatusOK, "response", title(turns), p)
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/berth-run/berth"
 )
 
-// A copying copies the content of a container into the sandbox of its fork.
-type copying struct {
+// A contentCopy copies the content of a container into the sandbox of its fork.
+type contentCopy struct {
 	ctx    context.Context // of the request; ends with the source
 	from   *instance       // held by the caller of Fork
 	memory bool            // with the running processes
@@ -22,7 +22,7 @@ var errCopyEnded = errors.New("the fork reads no more")
 
 // open starts to read the source. write writes its content. The reader's Close returns when
 // write has returned.
-func (c *copying) open(write func(io.Writer) error) io.ReadCloser {
+func (c *contentCopy) open(write func(io.Writer) error) io.ReadCloser {
 	r, w := io.Pipe()
 	o := &copyReader{PipeReader: r, done: make(chan struct{})}
 	c.failed = nil
@@ -49,7 +49,7 @@ func (o *copyReader) Close() error {
 }
 
 // bind returns ctx, which also ends with the request of the copying.
-func (c *copying) bind(ctx context.Context) (context.Context, context.CancelFunc) {
+func (c *contentCopy) bind(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(c.ctx, func() { cancel(context.Cause(c.ctx)) })
 	return ctx, func() {

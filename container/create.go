@@ -51,7 +51,7 @@ func (cr *creator) create(ctx context.Context, caller berth.Caller, pl *plan) (*
 type registration struct {
 	most     int          // containers of the project; negative means no limit
 	cold     bool         // no pool may give its sandbox
-	reserved *reservation // nil for a container that is created at once
+	reserved *reservation // nil for a container that is created immediately
 }
 
 // register registers the container of a plan, and saves and starts it unless it is reserved.

@@ -90,7 +90,7 @@ func (d *deaths) removeSoon(s *instance) {
 	spawned := d.work.spawn(func() {
 		defer s.death.removing.Store(false)
 		if err := d.remove(s); err != nil {
-			d.opts.Log.Error("failed to remove a dead sandbox; retrying later", "container", s.id, "err", err)
+			d.opts.Log.Error("failed to remove a dead sandbox; will retry", "container", s.id, "err", err)
 		}
 	})
 	if !spawned {
@@ -131,7 +131,7 @@ func (d *deaths) destroy(ctx context.Context, s *instance) error {
 	return nofile.Retry(func() error { return d.opts.Driver.Destroy(ctx, string(s.id)) })
 }
 
-// Deaths of several sandboxes at once are rare, and more often an error of the check itself:
+// Deaths of several sandboxes at the same time are rare, and more often an error of the check itself:
 // check queries the driver again after a moment before it ends a container.
 const (
 	burstSize    = 2

@@ -35,7 +35,7 @@ func (ex *expirer) expire(s *instance) {
 }
 
 // expireToSnapshot makes a snapshot of an idle container in the background, and ends the
-// container if it was not used meanwhile. A failed snapshot is retried a few times.
+// container if it was not used during it. A failed snapshot is retried a few times.
 func (ex *expirer) expireToSnapshot(s *instance) {
 	if !s.expiry.running.CompareAndSwap(false, true) {
 		return

@@ -21,7 +21,7 @@ func (svc *Service) Fork(ctx context.Context, caller berth.Caller, id berth.Cont
 		return nil, err
 	}
 	defer release()
-	c := &copying{ctx: held, from: from, memory: req.Memory}
+	c := &contentCopy{ctx: held, from: from, memory: req.Memory}
 	if c.files, err = svc.snapshots.userFiles(held, from); err != nil {
 		return nil, err
 	}
@@ -61,12 +61,12 @@ func (svc *Service) discardFork(p berth.ProjectID, id berth.ContainerID) {
 	ctx, cancel := svc.opts.clock.WithTimeout(context.Background(), removeTimeout)
 	defer cancel()
 	if err := svc.Delete(ctx, p, id); err != nil && berth.ErrorCode(err) != berth.CodeNotFound {
-		svc.opts.Log.Warn("failed to delete a fork that did not start; retrying later", "container", id, "err", err)
+		svc.opts.Log.Warn("failed to delete a fork that did not start; will retry", "container", id, "err", err)
 	}
 }
 
 // planFork returns the plan of a fork.
-func (pn *planner) planFork(ctx context.Context, p berth.ProjectID, c *copying, req ForkRequest) (*plan, error) {
+func (pn *planner) planFork(ctx context.Context, p berth.ProjectID, c *contentCopy, req ForkRequest) (*plan, error) {
 	from, policy, name := &c.from.body, c.from.networkPolicy(), cmp.Or(req.Name, c.from.body.Name)
 	pl, err := pn.planFrom(ctx, p, CreateRequest{Name: name, UniqueName: req.UniqueName, MemoryLimit: from.MemoryLimit,
 		ExpiresAfter:  &from.ExpiresAfter,

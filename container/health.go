@@ -11,7 +11,7 @@ import (
 
 // Guests in use are probed: root in the sandbox may have stopped the guest program, and
 // then no call to it returns. A guest that has not answered for silentAfter is silent:
-// pending calls end with an error, and new calls get the error at once, until it answers
+// pending calls end with an error, and new calls get the error immediately, until it answers
 // again.
 const (
 	probeInterval = 5 * time.Second  // for guests in use

@@ -33,7 +33,7 @@ func (c *stoppedConn) Read(p []byte) (int, error) {
 }
 
 // If a container's guest is stopped, a pending call fails after the guest's time to answer, and
-// other calls fail at once. Deleting it works, and so do calls after it continues.
+// other calls fail immediately. Deleting it works, and so do calls after it continues.
 func TestStoppedGuest(t *testing.T) {
 	h := newHarness(t)
 	g := &stopping{change: make(chan struct{})}

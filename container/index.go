@@ -89,5 +89,5 @@ func (x *index) all() []*instance {
 	return all
 }
 
-// sweepWidth is how many sandboxes are handled at once.
+// sweepWidth is how many sandboxes are handled concurrently.
 const sweepWidth = 8

@@ -25,7 +25,7 @@ type instance struct {
 	log       commandLog
 	pool      *pool // the pool that holds it or that it was claimed from; nil without one
 	clock     clock.Clock
-	reserved  *reservation // nil for a container that was created at once; set before the instance is registered
+	reserved  *reservation // nil for a container that was created immediately; set before the instance is registered
 
 	life    context.Context // ends with the sandbox; the cause is the error of its users
 	end     context.CancelCauseFunc
@@ -44,7 +44,7 @@ type instance struct {
 	expiry expiry
 	health health
 
-	quiet quiet
+	quiet quietState
 }
 
 // fileState is the state of a container's files.
@@ -208,8 +208,8 @@ type health struct {
 	cancelReach context.CancelCauseFunc
 }
 
-// quiet is since when a sandbox is quiet, and whether it sleeps.
-type quiet struct {
+// quietState is since when a sandbox is quiet, and whether it sleeps.
+type quietState struct {
 	asleep  atomic.Bool   // changed with instance.mu held, if instance.pause.over is not nil
 	sending atomic.Int32  // frames
 	frames  atomic.Uint64 // sent and received

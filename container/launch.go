@@ -29,7 +29,7 @@ type starter struct {
 	volumes   *volumes
 	files     *Files
 	snapshots *Snapshots
-	slots     slots // sandboxes started at once
+	slots     slots // sandboxes started concurrently
 }
 
 // launch starts the sandbox of a new container. If the start fails, the container ends,
@@ -59,7 +59,7 @@ func (st *starter) launch(s *instance, pl *plan) {
 // start executes a plan. It returns how the sandbox was started.
 //
 // If the server dies during a step, all steps are repeated with another sandbox. The processes
-// of a sandbox restored from memory run at once, and data that they send cannot be undone. They
+// of a sandbox restored from memory run immediately, and data that they send cannot be undone. They
 // are therefore connected only after the step that prevents a repetition.
 func (st *starter) start(ctx context.Context, s *instance, pl *plan) (how string, err error) {
 	how = StartMemory
@@ -166,7 +166,8 @@ func (st *starter) fill(ctx context.Context, s *instance, pl *plan) (how string,
 
 // wake returns when the sandbox's guest has answered. It replaces a sandbox from the pool whose
 // guest does not answer.
-func (st *starter) wake(ctx context.Context, s *instance, spec sandbox.Spec, memory memory) (how string, err error) {
+func (st *starter) wake(ctx context.Context, s *instance, spec sandbox.Spec, memory memoryOpener) (how string,
+	err error) {
 	switch {
 	case memory != nil:
 		return StartMemory, st.boot(ctx, s, spec, memory)
@@ -201,7 +202,7 @@ func (st *starter) ready(ctx context.Context, s *instance, pl *plan) bool {
 	return s.answers(ctx) // the pool has set the template's environment
 }
 
-// unmake destroys a sandbox so that another can be created under its name, and drops what is
+// unmake destroys a sandbox so that another can be created under its name, and drops all that is
 // known of its guest.
 func (st *starter) unmake(ctx context.Context, s *instance) error {
 	if err := s.driver.acquire(ctx); err != nil {
@@ -220,7 +221,7 @@ func (st *starter) unmake(ctx context.Context, s *instance) error {
 
 // boot creates and starts a sandbox, from memory if memory is not nil, and returns when
 // its guest has answered.
-func (st *starter) boot(ctx context.Context, s *instance, spec sandbox.Spec, memory memory) error {
+func (st *starter) boot(ctx context.Context, s *instance, spec sandbox.Spec, memory memoryOpener) error {
 	if err := st.slots.acquire(ctx); err != nil {
 		return stepError{"it waited too long for other containers to start", err}
 	}
@@ -236,7 +237,7 @@ func (st *starter) boot(ctx context.Context, s *instance, spec sandbox.Spec, mem
 	return nil
 }
 
-func (st *starter) make(ctx context.Context, s *instance, spec sandbox.Spec, memory memory) error {
+func (st *starter) make(ctx context.Context, s *instance, spec sandbox.Spec, memory memoryOpener) error {
 	if err := s.driver.acquire(ctx); err != nil {
 		return err
 	}
@@ -265,7 +266,7 @@ func (st *starter) make(ctx context.Context, s *instance, spec sandbox.Spec, mem
 }
 
 // startFrom starts a created sandbox, from memory if memory is not nil.
-func (st *starter) startFrom(ctx context.Context, s *instance, memory memory) error {
+func (st *starter) startFrom(ctx context.Context, s *instance, memory memoryOpener) error {
 	if memory == nil {
 		if err := st.opts.Driver.Start(ctx, string(s.id)); err != nil {
 			return stepError{"its sandbox did not start", err}

@@ -25,7 +25,7 @@ const (
 // Bounds of a container's log.
 const (
 	maxLogs    = 1000 // entries; the oldest are deleted
-	logSlack   = 100  // entries deleted at once
+	logSlack   = 100  // entries deleted at a time
 	maxRunning = 256  // running commands recorded in case of a crash
 	logTimeout = 10 * time.Second
 )
@@ -43,7 +43,7 @@ type commandLog struct {
 
 	mu      sync.Mutex
 	running map[berth.LogID]berth.ContainerLog
-	last    caused        // the command that was started last
+	last    causeSpan     // the command that was started last
 	changed chan struct{} // closed and replaced when an entry was saved or a command ended
 }
 
@@ -327,7 +327,7 @@ func (l *Logs) Follow(ctx context.Context, p berth.ProjectID, id berth.Container
 				var err error
 				entries, more, err = l.page(ctx, p, id, store.Page{Limit: 100, Ascending: true, After: last})
 				if errors.Is(err, store.ErrNotFound) && last != "" {
-					last, more = "", true // the last entry was deleted meanwhile
+					last, more = "", true // the last entry has been deleted
 					continue
 				}
 				if err != nil {

@@ -10,7 +10,7 @@ import (
 )
 
 // A server neither adopts, ends nor uses the containers of another member, until that is
-// removed. The other one gives up what was ended meanwhile.
+// removed. The other one gives up what was ended.
 func TestContainersOfMembers(t *testing.T) {
 	a := newHarness(t, func(o *Options) { o.Server = "a" })
 	id := a.ready()

@@ -13,11 +13,11 @@ import (
 // sleepTimeout bounds the guest's answer to Sleep.
 const sleepTimeout = 10 * time.Second
 
-// A memory opens the memory that a sandbox is restored from. nil means that there is none.
-type memory func(context.Context) (io.ReadCloser, error)
+// A memoryOpener opens the memory that a sandbox is restored from. nil means that there is none.
+type memoryOpener func(context.Context) (io.ReadCloser, error)
 
 // memoryOf returns the memory of a plan.
-func (sn *Snapshots) memoryOf(s *instance, pl *plan) memory {
+func (sn *Snapshots) memoryOf(s *instance, pl *plan) memoryOpener {
 	switch {
 	case !pl.withMemory():
 		return nil
@@ -102,7 +102,7 @@ func (c *counter) Write(p []byte) (int, error) {
 }
 
 // copyMemory returns the memory of the source, which is written while it is read.
-func (sn *Snapshots) copyMemory(ctx context.Context, c *copying) io.ReadCloser {
+func (sn *Snapshots) copyMemory(ctx context.Context, c *contentCopy) io.ReadCloser {
 	ctx, done := c.bind(ctx)
 	return c.open(func(w io.Writer) error {
 		defer done()

@@ -40,7 +40,7 @@ func (d *deaths) save(ctx context.Context, s *instance) error {
 				return &movedError{server}
 			}
 			if c.Status != berth.ContainerRunning {
-				return errUnchanged // another server has ended it, and what it saved stands
+				return errUnchanged // another server has ended it, and its record is kept
 			}
 			c.Status, c.Berth.Starting, c.Berth.Reason, c.Berth.LastSnapshot = berth.ContainerExpired, false, reason,
 				left

@@ -33,7 +33,7 @@ func (n *network) open(a access, gate func(access) *egress.Gate) {
 	n.gates.Set(gate(a))
 }
 
-// connected opens the gate for the present access, which may be changed meanwhile.
+// connected opens the gate for the present access, which may change during the call.
 func (n *network) connected(gate func(access) *egress.Gate) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

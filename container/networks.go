@@ -25,8 +25,8 @@ type networks struct {
 // kindNetwork is the kind of the object that holds a container's sealed secrets and transforms.
 const kindNetwork = store.KindContainerNetwork
 
-// sealed is the part of a network that is stored, so that a container outlives its server.
-type sealed struct {
+// networkState is the part of a network that is stored, so that a container outlives its server.
+type networkState struct {
 	Secrets    []egress.Secret
 	Transforms []egress.Transform `json:",omitempty"`
 	Authority  []byte
@@ -46,7 +46,7 @@ func (ns *networks) secretsObject(s *instance, n *network) (*store.Object, error
 	if err != nil {
 		return nil, err
 	}
-	plain, err := json.Marshal(sealed{n.secrets, a.transforms, authority})
+	plain, err := json.Marshal(networkState{n.secrets, a.transforms, authority})
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +80,7 @@ func (ns *networks) load(ctx context.Context, s *instance) error {
 	if err != nil {
 		return fmt.Errorf("unseal network secrets: %w", err)
 	}
-	var saved sealed
+	var saved networkState
 	if err := json.Unmarshal(plain, &saved); err != nil {
 		return fmt.Errorf("decode secrets: %w", err)
 	}

@@ -74,7 +74,7 @@ type Options struct {
 	// Quota suffices.
 	Shares Shares
 
-	// Quota returns how many containers a project may run at once, negative for no limit, or an
+	// Quota returns how many containers a project may run concurrently, negative for no limit, or an
 	// error for the client if it may not start another. Default: no limit.
 	Quota func(ctx context.Context, p berth.ProjectID) (most int, err error)
 
@@ -102,12 +102,12 @@ type DiskOptions struct {
 	Filled func(id berth.ContainerID) bool
 }
 
-// Bounds limit what one server does at once.
+// Bounds limit what one server does at the same time.
 type Bounds struct {
-	Containers int // running at once; default 1,000
+	Containers int // running at a time; default 1,000
 	Files      int // listed per container; default 10,000
 	Scan       int // entries of a container that are scanned after each call; default 5,000
-	Starts     int // sandboxes started at once; default one for each CPU
+	Starts     int // sandboxes started concurrently; default one for each CPU
 }
 
 // A Template is the image and environment that sandboxes start from.

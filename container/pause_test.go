@@ -233,7 +233,7 @@ func TestForkNetwork(t *testing.T) {
 	s.network.Store(n)
 	s.body.NetworkPolicy = berth.NetworkPolicy{Type: "allowlist", AllowedDomains: []string{"a.example"}}
 	// The sandboxes of the harness cannot be connected, so Fork would wait in vain.
-	pl, err := h.k.planner.planFork(t.Context(), mine, &copying{ctx: t.Context(), from: s}, ForkRequest{})
+	pl, err := h.k.planner.planFork(t.Context(), mine, &contentCopy{ctx: t.Context(), from: s}, ForkRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}

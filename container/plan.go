@@ -26,7 +26,7 @@ type plan struct {
 	skills      []*skills.Install
 	from        *snapshot.Record // nil without a snapshot
 
-	copies      *copying // of a fork; nil for other containers
+	copies      *contentCopy // of a fork; nil for other containers
 	requestEnv  []string
 	restarted   bool // the server died during an earlier start
 	networkOnly bool // only the network of the earlier start is missing

@@ -24,7 +24,8 @@ func (pn *planner) plan(ctx context.Context, p berth.ProjectID, req CreateReques
 
 // planFrom is plan for a container that gets the content of another, or nil. It has the other's
 // template.
-func (pn *planner) planFrom(ctx context.Context, p berth.ProjectID, req CreateRequest, copies *copying) (*plan, error) {
+func (pn *planner) planFrom(ctx context.Context, p berth.ProjectID, req CreateRequest, copies *contentCopy) (*plan,
+	error) {
 	now := pn.opts.clock.Now().Unix()
 	c := &berth.Container{ID: berth.ContainerID(berth.NewID(berth.PrefixContainer)), Object: "container",
 		CreatedAt: now, Status: berth.ContainerRunning, LastActiveAt: now, Name: req.Name, MemoryLimit: req.MemoryLimit,

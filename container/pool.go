@@ -152,7 +152,7 @@ func (p *pool) run() {
 			return
 		case err != nil:
 			wait = retries.Next()
-			p.group.opts.Log.Warn("failed to add a sandbox to a pool; retrying", "template", p.Template, "memory_limit",
+			p.group.opts.Log.Warn("failed to add a sandbox to a pool; will retry", "template", p.Template, "memory_limit",
 				p.MemoryLimit, "err", err, "in", wait)
 		case full:
 			retries.Reset()

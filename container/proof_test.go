@@ -16,7 +16,7 @@ import (
 )
 
 // Failing to query sandboxes, because the machine lacks resources, ends none of them, whatever
-// calls are made meanwhile.
+// calls are made during it.
 func TestErrorsOfTheMachineEndNothing(t *testing.T) {
 	for _, errno := range []error{unix.EMFILE, unix.ENFILE, unix.ENOMEM, unix.EIO, unix.EACCES,
 		context.DeadlineExceeded} {
@@ -63,7 +63,7 @@ func (c manualWaits) After(d time.Duration) <-chan time.Time {
 	return c.Clock.After(d)
 }
 
-// Several sandboxes that seem to have ended at once are checked again, because the source may
+// Several sandboxes that seem to have ended at the same time are checked again, because the source may
 // be wrong. Those that have ended are ended.
 func TestDeathsAtOnceAreCheckedAgain(t *testing.T) {
 	waits := clock.NewManual(time.Unix(1_800_000_000, 0))

@@ -56,7 +56,7 @@ func (c *crasher) stopAt(place string) {
 	c.place, c.reached, c.dead = place, make(chan struct{}), make(chan struct{})
 }
 
-// pass returns at once, except at the blocked place. There it returns an error after the server
+// pass returns immediately, except at the blocked place. There it returns an error after the server
 // has died.
 func (c *crasher) pass(place string) error {
 	c.mu.Lock()
@@ -346,7 +346,7 @@ func TestCrashDuringRestore(t *testing.T) {
 	}
 }
 
-// A container whose start was interrupted gets its volumes, which cannot be removed meanwhile.
+// A container whose start was interrupted gets its volumes, which cannot be removed before.
 func TestCrashDuringStartWithVolume(t *testing.T) {
 	var volumes *volume.Service
 	dir := t.TempDir()

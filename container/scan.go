@@ -24,7 +24,7 @@ const (
 	maxDirs  = 2_000 // listed one by one, if one answer of the guest cannot hold all
 )
 
-// saveWidth is how many rows are written at once; the store commits them together.
+// saveWidth is how many rows are written at a time; the store commits them together.
 const saveWidth = 32
 
 // tempPrefix starts the names of files that are being uploaded.

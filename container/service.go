@@ -118,7 +118,7 @@ func (svc *Service) Access() *Access { return svc.access }
 // Relieve returns true if it ended a container and its space is free. Pausing would not help:
 // any use would resume the container, and its space would stay in use.
 //
-// If the driver is a sandbox.Freezer, all other sandboxes are frozen meanwhile: they would use
+// If the driver is a sandbox.Freezer, all other sandboxes are frozen for that time: they would use
 // up the freed space before an end is saved. Until then nothing is written.
 func (svc *Service) Relieve(ctx context.Context, need func() int64) bool {
 	return svc.relief.run(ctx, need)

@@ -29,7 +29,7 @@ func (a *Access) Shell(caller berth.Caller, id berth.ContainerID) guest.Execer {
 }
 
 // Shell runs a call, or resumes it if the guest has its id, and yields the events of its
-// commands until all have ended. The container does not expire meanwhile. An error is the last
+// commands until all have ended. The container does not expire while they run. An error is the last
 // element; the commands continue unless the container has ended.
 func (sh shell) Shell(ctx context.Context, call guest.ShellCall) iter.Seq2[guest.ShellEvent, error] {
 	return func(yield func(guest.ShellEvent, error) bool) {

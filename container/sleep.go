@@ -120,7 +120,7 @@ func (pa *pauser) sleep(ctx context.Context, s *instance) {
 	again := pa.opts.Driver.Resume(context.WithoutCancel(ctx), string(s.id))
 	s.markResumed(pa.opts.clock.Now())
 	if s.life.Err() == nil {
-		pa.opts.Log.Warn("failed to pause a quiet container; trying again later", "container", s.id, "err", err,
+		pa.opts.Log.Warn("failed to pause a quiet container; will retry", "container", s.id, "err", err,
 			"resume", again)
 	}
 }

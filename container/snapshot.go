@@ -27,7 +27,7 @@ type Snapshots struct {
 	work   *workers
 	leases *leases
 	deaths *deaths
-	slots  slots         // bounds the snapshots made at once
+	slots  slots         // bounds the snapshots made concurrently
 	stall  time.Duration // longest time without progress of a guest that transfers a layer
 }
 
@@ -261,13 +261,13 @@ func (sn *Snapshots) expire() {
 		return
 	}
 	if err := sn.opts.Snapshots.Expire(sn.work.life, sn.opts.clock.Now()); err != nil && sn.work.life.Err() == nil {
-		sn.opts.Log.Error("failed to remove expired snapshots; retrying later", "err", err)
+		sn.opts.Log.Error("failed to remove expired snapshots; will retry", "err", err)
 	}
 }
 
 // copyFiles copies the changes of the source's file system into a new sandbox. Commands of the
-// source are frozen meanwhile.
-func (sn *Snapshots) copyFiles(ctx context.Context, s *instance, c *copying, base string) error {
+// source are frozen until it is made.
+func (sn *Snapshots) copyFiles(ctx context.Context, s *instance, c *contentCopy, base string) error {
 	ctx, done := c.bind(ctx)
 	defer done()
 	if err := sn.slots.acquire(ctx); err != nil {

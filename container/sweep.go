@@ -46,7 +46,7 @@ func (sw *sweeper) run() {
 			sw.snapshots.expire()
 			sw.volumes.expire()
 			if err := sw.opts.Store.CountContainers(sw.work.life); err != nil && sw.work.life.Err() == nil {
-				sw.opts.Log.Error("failed to count the seconds of containers; retrying later", "err", err)
+				sw.opts.Log.Error("failed to count the seconds of containers; will retry", "err", err)
 			}
 		case <-tick.C:
 			sw.sweep(sw.work.life)

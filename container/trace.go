@@ -13,8 +13,8 @@ import (
 	"github.com/berth-run/berth/internal/span"
 )
 
-// A caused span is one that later spans of a container may be children of.
-type caused struct {
+// A causeSpan span is one that later spans of a container may be children of.
+type causeSpan struct {
 	span  trace.Span
 	began time.Time
 }
@@ -26,7 +26,7 @@ func traceCommand(ctx context.Context, s *instance, id berth.LogID) trace.Span {
 	_, traced := span.Start(ctx, "exec")
 	if traced.IsRecording() {
 		traced.SetAttributes(semconv.ContainerID(string(s.id)), attribute.String("berth.log.id", string(id)))
-		s.log.last = caused{traced, s.clock.Now()}
+		s.log.last = causeSpan{traced, s.clock.Now()}
 	}
 	return traced
 }

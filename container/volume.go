@@ -54,7 +54,7 @@ func (v *volumes) open(ctx context.Context, s *instance) ([]sandbox.Mount, error
 }
 
 // link makes the links to the volumes of a sandbox whose paths are elsewhere than their mounts. A link
-// replaces what is there.
+// replaces an existing one.
 func (v *volumes) link(ctx context.Context, sn *Snapshots, s *instance) error {
 	var layer bytes.Buffer
 	some, err := volume.WriteLinks(&layer, s.body.Berth.Volumes, v.opts.clock.Now())
@@ -77,7 +77,7 @@ func (v *volumes) expire() {
 		return
 	}
 	if err := v.opts.Volumes.Expire(v.work.life, v.opts.clock.Now()); err != nil && v.work.life.Err() == nil {
-		v.opts.Log.Error("failed to remove expired volumes; retrying later", "err", err)
+		v.opts.Log.Error("failed to remove expired volumes; will retry", "err", err)
 	}
 	if err := v.opts.Volumes.Unmount(volume.IdleTime); err != nil {
 		v.opts.Log.Warn("failed to unmount volumes that no container uses", "err", err)

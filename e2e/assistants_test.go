@@ -43,7 +43,7 @@ func (u *slowUpstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprint(w, "data: [DONE]\n\n")
 }
 
-// messagesOf returns what is said in a thread, the oldest first.
+// messagesOf returns the messages of a thread, the oldest first.
 func messagesOf(t *testing.T, c *openai.Client, thread string) []string {
 	t.Helper()
 	var out []string
@@ -125,7 +125,7 @@ func TestGoAssistants(t *testing.T) {
 }
 
 // TestAssistantsCrash kills the server while a run says a message. The next life asks
-// the model again; what was half said is in no list, and the thread goes on.
+// the model again; what was half said is in no list, and the thread continues.
 func TestAssistantsCrash(t *testing.T) {
 	upstream := httptest.NewServer(&slowUpstream{})
 	t.Cleanup(upstream.Close)

@@ -67,7 +67,7 @@ func (l *legacy) load(s *server) (mark func(), stop func()) {
 }
 
 // TestBackupRestore backs up a server under load, with its state in PostgreSQL and in a bucket, and
-// restores it to a file and a directory; then the other way round. Each time the chain goes on, in a
+// restores it to a file and a directory; then the other way round. Each time the chain continues, in a
 // new container.
 func TestBackupRestore(t *testing.T) {
 	db, bucket := pgtest.Start(t), s3test.Start(t)
@@ -104,7 +104,7 @@ func TestBackupRestore(t *testing.T) {
 	}
 }
 
-// TestBackupKilled kills berth backup and berth restore at any moment. What is left is not taken for a
+// TestBackupKilled kills berth backup and berth restore at any moment. The rest is not taken for a
 // backup, or for a state, unless it is complete.
 func TestBackupKilled(t *testing.T) {
 	db, bucket := pgtest.Start(t), s3test.Start(t)

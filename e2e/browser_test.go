@@ -103,7 +103,7 @@ func evaluate[T any](b *browser, expression string) T {
 	return v
 }
 
-// until waits until a script's expression is true. A page may be left meanwhile. It does not
+// until waits until a script's expression is true. A page may be left while it waits. It does not
 // use chromedp.Poll, which needs a function that the policy of pages forbids.
 func (b *browser) until(expression string) {
 	b.t.Helper()

@@ -69,7 +69,7 @@ func runsProgram(path string) bool {
 	return false
 }
 
-// A server without a template builds the base template while it serves. Killed or stopped meanwhile, it
+// A server without a template builds the base template while it serves. Killed or stopped during the build, it
 // leaves nothing behind, and begins again at its next start.
 func TestServeBuildsTemplate(t *testing.T) {
 	dir := builder(t)

@@ -56,7 +56,7 @@ func newVolume(t *testing.T) volume {
 	return v
 }
 
-// find returns what is on the raw volume around each place that has a word, in the
+// find returns the bytes of the raw volume around each place that has a word, in the
 // clear or as a simple encoding shows it.
 func (v volume) find(t *testing.T, word string) (found []string) {
 	t.Helper()

@@ -151,7 +151,7 @@ func runChaos(t *testing.T, sc scarcity, kills int, random *rand.Rand) {
 	s.wantEmpty()
 }
 
-// pause waits for a random time: what is killed at that moment must not depend on what
+// pause waits for a random time: the moment of the kill must not depend on what
 // the test can see of the server.
 func pause(ctx context.Context, random *rand.Rand, most time.Duration) {
 	select {
@@ -227,10 +227,10 @@ func takeDescriptors(t *testing.T, s *server) {
 			c.Close()
 		}
 	}()
-	time.Sleep(700 * time.Millisecond) // a spell, in which the load goes on
+	time.Sleep(700 * time.Millisecond) // a spell, in which the load continues
 }
 
-// takeMemory sends large bodies of many small values at once.
+// takeMemory sends large bodies of many small values immediately.
 func takeMemory(t *testing.T, s *server) {
 	body := `{"model":"scripted","input":"` + strings.Repeat("x ", 8<<20) + `","metadata":[` + strings.Repeat("1,",
 		500_000) + `1]}`
@@ -298,7 +298,7 @@ func fillVolume(t *testing.T, s *server) {
 		}
 		size -= max(size/50, 1<<12)
 	}
-	time.Sleep(1500 * time.Millisecond) // a spell, in which the load goes on
+	time.Sleep(1500 * time.Millisecond) // a spell, in which the load continues
 	_ = f.Sync()
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/berth-run/berth"
 )
 
-// A worker is a client that does one kind of work for as long as the chaos goes on, and
+// A worker is a client that does one kind of work for as long as the chaos lasts, and
 // remembers what it was answered. Its random numbers are its own.
 type worker struct {
 	*persistent
@@ -191,7 +191,7 @@ func (w *worker) files() error {
 	return nil
 }
 
-// copies makes snapshots and forks of a container that goes on being used. Each copy has
+// copies makes snapshots and forks of a container that stays in use. Each copy has
 // what the container had when it was asked for.
 func (w *worker) copies() error {
 	var c berth.Container

@@ -15,7 +15,7 @@ func chatTask(messages ...openai.ChatCompletionMessageParamUnion) openai.ChatCom
 }
 
 // TestGoChat uses Chat Completions with the official Go client: its accumulator,
-// a loop of calls and outputs, and what is stored.
+// a loop of calls and outputs, and the stored response.
 func TestGoChat(t *testing.T) {
 	s := newServer(t)
 	c := s.client().Chat.Completions

@@ -52,7 +52,7 @@ func TestClusterLimits(t *testing.T) {
 		status, err := call(ctx, "POST", s.url+"/v1/containers", "", third, nil)
 		refused("a fourth container after a crash", status, err, "on containers: Limit 3, Used 3, Requested 1")
 	}
-	// What ends on one server can be started on another one at once.
+	// What ends on one server can be started on another one immediately.
 	if _, err := call(ctx, "DELETE", f.servers[0].url+"/v1/containers/"+created.ID, "", nil, nil); err != nil {
 		t.Error(err)
 	}

@@ -19,7 +19,7 @@ import (
 )
 
 // TestClusterOutage stops the database of three servers under load, and starts it again, and then
-// the bucket. Requests fail clearly meanwhile. Every response ends, every command runs once, every
+// the bucket. Requests fail clearly during the outage. Every response ends, every command runs once, every
 // stream is complete, and no server needs a restart.
 func TestClusterOutage(t *testing.T) {
 	f := newFleet(t, "5m")

@@ -10,7 +10,7 @@ import (
 )
 
 // TestClusterPaused stops a server's process until another one has removed it, ended its container
-// and finished its response. When it goes on, its command has ended as well: nothing that it then
+// and finished its response. When it continues, its command has ended as well: nothing that it then
 // writes is stored.
 func TestClusterPaused(t *testing.T) {
 	f := newFleet(t, "3s")

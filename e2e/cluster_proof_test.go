@@ -115,7 +115,7 @@ func (f *fleet) check(ctx context.Context, i int, j job) error {
 }
 
 // same checks that the responses of a job are completed, and that each server sends the same stream.
-// It reads from all servers at once: one after the other it would wait for each of them to return, if
+// It reads from all servers concurrently: one after the other it would wait for each of them to return, if
 // they are killed in the same order. Padding is random, so it is left out.
 func same(ctx context.Context, j job, servers []*server) error {
 	for _, r := range j.answers {

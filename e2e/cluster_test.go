@@ -319,7 +319,7 @@ func TestClusterDivides(t *testing.T) {
 		t.Logf("the last event is %s", end)
 	}
 
-	// A chain goes on in its container, whichever server the next request reaches, stored or not.
+	// A chain continues in its container, whichever server the next request reaches, stored or not.
 	for i, s := range []*server{b, c, a} {
 		next := task("cat note")
 		next["previous_response_id"], next["background"], next["store"] = r.ID, false, i > 0

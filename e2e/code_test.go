@@ -191,7 +191,7 @@ func TestHundredCells(t *testing.T) {
 	}
 }
 
-// TestCodeCrash kills the server while code runs. After a restart the response goes on; the
+// TestCodeCrash kills the server while code runs. After a restart the response continues; the
 // code ran once, and its kernel has its variables.
 func TestCodeCrash(t *testing.T) {
 	s := newServer(t)

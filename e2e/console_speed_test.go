@@ -57,7 +57,7 @@ func (b *browser) scroll(turns int) {
 	}
 }
 
-// TestConsoleEarlier scrolls through a chain: earlier responses appear above, and what is in view stays there.
+// TestConsoleEarlier scrolls through a chain: earlier responses appear above, and those in view stay there.
 func TestConsoleEarlier(t *testing.T) {
 	s := newServer(t)
 	const turns = 45

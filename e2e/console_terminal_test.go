@@ -250,7 +250,7 @@ func TestConsoleTerminalAttacks(t *testing.T) {
 	}
 	s.in(id, "test ! -e pwned")
 
-	// A page that does not read is dropped, so that the terminal goes on for others.
+	// A page that does not read is dropped, so that the terminal continues for others.
 	_, text := s.fetch(strings.Replace(page, s.url, "", 1))
 	token := regexp.MustCompile(`data-form="([0-9a-f]{64})"`).FindStringSubmatch(text)
 	if token == nil {
@@ -270,7 +270,7 @@ func TestConsoleTerminalAttacks(t *testing.T) {
 		return conn
 	}
 
-	// What a page says that it has drawn does not hold up what is typed after it.
+	// Keys typed after output do not wait for the page's acknowledgement of it.
 	conn := join()
 	for range 100 {
 		if err := conn.Write(t.Context(), websocket.MessageText, []byte(`{"read": 1000000}`)); err != nil {

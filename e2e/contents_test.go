@@ -18,7 +18,7 @@ import (
 	"github.com/berth-run/berth/model/modeltest"
 )
 
-// TestContents compares what models are shown of containers with what is in them: of the
+// TestContents compares the description of containers that models get with the containers: of the
 // template base, and of an image without Python and bash.
 func TestContents(t *testing.T) {
 	double, env := newUpstream(t)

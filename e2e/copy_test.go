@@ -25,7 +25,7 @@ func TestCopiedState(t *testing.T) {
 	s.kill() // its containers live on
 	dup := &server{t: t, state: filepath.Join(t.TempDir(), "copy"), args: s.args, log: &logBuffer{}}
 	if out, err := exec.Command("cp", "-a", s.state, dup.state).CombinedOutput(); err != nil {
-		// What is encrypted cannot be copied, nor need it be.
+		// Encrypted blobs cannot be copied, nor need they be.
 		if _, statErr := os.Stat(filepath.Join(dup.state, "berth.db")); statErr != nil {
 			t.Fatalf("cp: %v: %s", err, out)
 		}

@@ -11,7 +11,7 @@ import (
 )
 
 // TestCrash kills the server in the middle of a command. After a restart the
-// response goes on by itself; the command, which outlived the server, ran once,
+// response continues by itself; the command, which outlived the server, ran once,
 // and the stream can be read from where the client lost it.
 func TestCrash(t *testing.T) { crash(t, newServer(t)) }
 

@@ -41,7 +41,7 @@ func newKeyServer(t *testing.T, config string) *server {
 // TestDescriptorsRunOut takes all descriptors of a server with running containers: first
 // the limit is taken away under it, then strangers open as many connections as they can,
 // with half requests, none, or one after the other. No container ends by it, clients with
-// a key are served meanwhile, a stream goes on, and healthz does not say that all is
+// a key are served during it, a stream continues, and healthz does not say that all is
 // well when nothing can be opened.
 func TestDescriptorsRunOut(t *testing.T) {
 	s := newKeyServer(t, "")

@@ -83,7 +83,7 @@ func TestContainerFillsTheVolume(t *testing.T) {
 	containerFills(t, p)
 }
 
-// TestContainersFillTheVolume is the same with a larger volume, with several that write at once.
+// TestContainersFillTheVolume is the same with a larger volume, with several that write concurrently.
 func TestContainersFillTheVolume(t *testing.T) {
 	longtest.Skip(t)
 	p, _ := onVolume(t, 2<<30)
@@ -104,7 +104,7 @@ func containerFills(t *testing.T, p *planted, more ...string) {
 	var ended atomic.Bool
 	var g sync.WaitGroup
 	defer g.Wait()
-	g.Go(func() { // the others meanwhile
+	g.Go(func() { // the others, concurrently
 		for !ended.Load() {
 			for _, request := range [][2]string{{"POST", "/responses"}, {"GET", "/containers/" + good},
 				{"POST", "/conversations"}} {
@@ -170,7 +170,7 @@ while True:
 	p.shell(id, "mkfifo go; cat >w.py <<'END'\n"+script+"END\nsetsid python3 w.py >/dev/null 2>&1 </dev/null &")
 }
 
-// TestManyFillTheVolume lets eight containers fill a volume at once: they are ended, and the
+// TestManyFillTheVolume lets eight containers fill a volume concurrently: they are ended, and the
 // server is of use again.
 func TestManyFillTheVolume(t *testing.T) {
 	p, _ := onVolume(t, 400<<20)

@@ -154,7 +154,7 @@ func (s snippet) checkFlags(t *testing.T, berth string) {
 	}
 }
 
-// placeholder is an abbreviated id: it stands for the last one that was printed.
+// placeholder is an abbreviated id: it is replaced by the last one that was printed.
 var placeholder = regexp.MustCompile(`^(cntr|snap|resp|proj|key|whe|vol|pmpt)_…`)
 
 // fillIn replaces abbreviated ids in a shell script by calls of the function last.
@@ -207,7 +207,7 @@ func TestFillIn(t *testing.T) {
 	}
 }
 
-// pattern returns a regular expression for what a block shows as output. "…" stands for
+// pattern returns a regular expression for the output that a block shows. "…" matches
 // any text; durations and the amount of white space may differ.
 func pattern(shown string) *regexp.Regexp {
 	text := regexp.QuoteMeta(strings.Join(strings.Fields(shown), " "))

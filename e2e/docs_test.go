@@ -178,7 +178,7 @@ last() {
 // mark begins the output of a block.
 const mark = "\x1e"
 
-// shell runs the shell blocks of a page in one shell, and during meanwhile. all contains the
+// shell runs the shell blocks of a page in one shell, and calls during concurrently. all contains the
 // shown outputs after their blocks.
 func (r *reader) shell(all []snippet, during func()) {
 	r.t.Helper()

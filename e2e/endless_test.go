@@ -12,7 +12,7 @@ import (
 )
 
 // TestEndlessUpstream asks an upstream whose answer has no end. It ends as incomplete,
-// or at once when it is cancelled, and the upstream's connection is closed.
+// or immediately when it is cancelled, and the upstream's connection is closed.
 func TestEndlessUpstream(t *testing.T) {
 	asked, left := make(chan struct{}, 2), make(chan struct{}, 2)
 	chunk := fmt.Sprintf(

@@ -53,7 +53,7 @@ func TestFullTemplate(t *testing.T) {
 	previous := ""
 	for _, p := range fullPrograms {
 		task := codeTask(previous, p.code)
-		// for four kernels at once
+		// for four kernels at a time
 		task.Tools[0].OfCodeInterpreter.Container.OfCodeInterpreterToolAuto.MemoryLimit = "4g"
 		r, all := runTask(t, s, task, 1)
 		previous = r.ID

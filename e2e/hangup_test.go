@@ -12,7 +12,7 @@ import (
 )
 
 // TestHangup sends SIGHUP to a server without a terminal and to one under nohup, which reload their
-// configuration, and closes the terminal of another, which stops in order. What runs in containers goes on.
+// configuration, and closes the terminal of another, which stops in order. Commands in containers continue.
 func TestHangup(t *testing.T) {
 	s := newServer(t)
 	s.kill()

@@ -51,7 +51,7 @@ func (s *server) groups() (dirs []string) {
 	return dirs
 }
 
-// crash ends the server and all its sandboxes at once, with their mounts and cgroups, as
+// crash ends the server and all its sandboxes at the same time, with their mounts and cgroups, as
 // the machine's end does.
 func (s *server) crash() {
 	s.t.Helper()
@@ -147,7 +147,7 @@ func TestHostFails(t *testing.T) {
 		option.WithJSONSet("tools.0.environment.berth.on_lost", "new")); len(out) != 1 || out[0] != "gone\n" {
 		t.Errorf("a chain that would have any container goes on with %q", out)
 	}
-	// As with the hosted service, a chain that asked for nothing else goes on in a new container.
+	// As with the hosted service, a chain that asked for nothing else continues in a new container.
 	second, out := s.answer(after(first, shellTask(fence("cat f || echo gone"))))
 	if containerOf(second) == chained || len(out) != 1 || out[0] != "gone\n" {
 		t.Errorf("the chain goes on in %s with %q", containerOf(second), out)

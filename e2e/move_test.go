@@ -115,7 +115,7 @@ func (l *legacy) step(s *server) {
 }
 
 // check checks that everything is there, and uses it. If the containers ended with the move, the chain
-// goes on in a new one.
+// continues in a new one.
 func (l *legacy) check(s *server, containersLive bool) {
 	s.t.Helper()
 	c := s.client()
@@ -152,7 +152,7 @@ func (l *legacy) check(s *server, containersLive bool) {
 	s.must("audit", "verify", "--state", s.state)
 }
 
-// TestMove moves the state of a server to PostgreSQL and a bucket, and back. Each time a server goes on
+// TestMove moves the state of a server to PostgreSQL and a bucket, and back. Each time a server continues
 // where the former one stopped, with the same containers.
 func TestMove(t *testing.T) {
 	needsLocalState(t)
@@ -204,7 +204,7 @@ func TestMove(t *testing.T) {
 }
 
 // TestMoveKilled kills berth store copy, also right after it has switched the state directory to the
-// copy. A server goes on with the database that the directory names then, with all rows.
+// copy. A server continues with the database that the directory names then, with all rows.
 func TestMoveKilled(t *testing.T) {
 	needsLocalState(t)
 	db := pgtest.Start(t)

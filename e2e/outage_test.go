@@ -16,7 +16,7 @@ import (
 )
 
 // TestOutage fills the disk below a server while a command prints, and frees it again.
-// The same server goes on with the responses: the stream that was open tells
+// The same server continues the responses: the stream that was open tells
 // everything once, a cancel that could not be stored is not answered with 200, and
 // what was cancelled ends.
 func TestOutage(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 )
 
 // TestPodsPaused stops the process of the server that has a Pod, in the middle of a command, until
-// another one has taken the Pod over. When it goes on it sees its command break off. Nothing that it
+// another one has taken the Pod over. When it continues, its command breaks off. Nothing that it
 // then writes is stored: the response has the whole output of a command that ran once.
 func TestPodsPaused(t *testing.T) {
 	c := kubetest.Start(t)

@@ -169,7 +169,7 @@ func testPodsStart(t *testing.T, namespace string) {
 }
 
 // TestPodsMove kills the server that has a Pod in the middle of a command. Another one takes the Pod
-// over within a few leases, the command goes on and runs once, and the response is completed. When
+// over within a few leases, the command continues and runs once, and the response is completed. When
 // the next server stops in order, the container moves again.
 func TestPodsMove(t *testing.T) { testPodsMove(t, kubetest.Namespace) }
 
@@ -239,7 +239,7 @@ func testPodsMove(t *testing.T, namespace string) {
 	if got := sh(f.serverOf(first), "cat count"); got != "x\n" {
 		t.Errorf("through the server that returned: %q", got)
 	}
-	// A server that stops in order gives its containers away at once.
+	// A server that stops in order gives its containers away immediately.
 	stopped := f.serverOf(second)
 	if err := stopped.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)

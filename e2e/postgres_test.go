@@ -36,7 +36,7 @@ func TestOnPostgres(t *testing.T) {
 	}
 }
 
-// TestPostgresRestarts stops PostgreSQL under load and starts it again. Requests meanwhile get
+// TestPostgresRestarts stops PostgreSQL under load and starts it again. Requests during the stop get
 // a 503; afterwards the server serves as before, and everything that it acknowledged is there.
 func TestPostgresRestarts(t *testing.T) {
 	db := pgtest.Start(t)

@@ -75,7 +75,7 @@ func TestPreviewHost(t *testing.T) {
 		&told) != nil {
 		t.Fatalf("the page reported nothing:\n%s", dom)
 	}
-	// What is asked of the API is asked of the page's own server; the permission is
+	// The page calls the API of its own server; the permission is
 	// not among the cookies that it sees.
 	want := map[string]string{"origin": "http://" + page.Host, "own file": "hello", "own post": "200", "the API": "404",
 		"cookies": "", "storage": "kept", "query": ""}

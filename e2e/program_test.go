@@ -47,7 +47,7 @@ func programResults(t *testing.T, r *responses.Response) (results []string) {
 }
 
 // TestProgram runs programs that call a shell in a real container, and programs that take all
-// they can get. The server goes on.
+// they can get. The server continues to serve.
 func TestProgram(t *testing.T) {
 	s := newServer(t)
 	for code, want := range map[string]string{

@@ -53,7 +53,7 @@ func TestClientsPython(t *testing.T) {
 	}
 }
 
-// lock returns the file that pins what is in the client's environment.
+// lock returns the file that pins the packages of the client's environment.
 func (c pythonClient) lock() string { return filepath.Join("python", c.env+".txt") }
 
 // run runs the client's program, compares the jobs that it did with its titles, and returns what it printed.

@@ -32,7 +32,7 @@ func withRemote(t *testing.T, config string) string {
 	return config + "store: " + pgtest.URL(t) + "\nblobs: " + s3test.Start(t).Bucket("berth") + "\n"
 }
 
-// needsLocalState skips a test of what is in the state directory only without PostgreSQL and a bucket.
+// needsLocalState skips a test of files that are in the state directory only without PostgreSQL and a bucket.
 func needsLocalState(t *testing.T) {
 	t.Helper()
 	if os.Getenv("BERTH_TEST_REMOTE") != "" {

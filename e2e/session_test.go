@@ -9,7 +9,7 @@ import (
 )
 
 // TestSession: a chain leaves one server with its container, is done again there, and
-// goes on at another with the files that it had.
+// continues at another with the files that it had.
 func TestSession(t *testing.T) {
 	here := newServer(t)
 	first, err := here.client().Responses.New(t.Context(),

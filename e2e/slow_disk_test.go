@@ -42,7 +42,7 @@ type slowLoad struct {
 	failed int
 }
 
-// begin sends n requests that create responses and as many that create conversations, at once.
+// begin sends n requests that create responses and as many that create conversations, at the same time.
 // With lossy, they may get no answer; otherwise each is answered, with an object or a reason.
 func (p *planted) begin(name string, n int, lossy bool) *slowLoad {
 	l := &slowLoad{p: p, stored: map[string]string{}}
@@ -104,7 +104,7 @@ func (l *slowLoad) check(when string) {
 }
 
 // TestSlowDisk runs a server whose disk takes 16 KiB a second, then one that does not answer,
-// and kills the server meanwhile. Requests that store something wait, or fail with a reason.
+// and kills the server while they wait. Requests that store something wait, or fail with a reason.
 // Those that store nothing are served while the others wait. Nothing that was answered as
 // stored is lost, and service returns without help.
 func TestSlowDisk(t *testing.T) {

@@ -62,7 +62,7 @@ func (s *server) snapshots() (all []berth.Snapshot) {
 	return page.Data
 }
 
-// TestForkedChain: a chain goes on in a container that was forked from its own, and in
+// TestForkedChain: a chain continues in a container that was forked from its own, and in
 // its own, and neither knows of the other.
 func TestForkedChain(t *testing.T) {
 	s := newServer(t)
@@ -85,7 +85,7 @@ func TestForkedChain(t *testing.T) {
 	}
 }
 
-// TestExpiredChain: a chain whose container has expired goes on from what that left, also
+// TestExpiredChain: a chain whose container has expired continues from the files that it left, also
 // when the machine was started anew since. It takes the minute after which a container
 // expires at the earliest.
 func TestExpiredChain(t *testing.T) {

@@ -86,7 +86,7 @@ func TestGoSocket(t *testing.T) {
 	}
 }
 
-// A server that stops says so to its sockets, and the next start goes on with
+// A server that stops says so to its sockets, and the next start continues
 // what was asked on them.
 func TestStopWithSockets(t *testing.T) {
 	s := newServer(t)

@@ -109,7 +109,7 @@ func TestStopUnmountsVolumes(t *testing.T) {
 }
 
 // TestStopAll ends all that belongs to a state directory, while a server runs on it and
-// when none does. What is to stay is there at the next start.
+// when none does. Lasting objects are there at the next start.
 func TestStopAll(t *testing.T) {
 	for _, running := range []bool{true, false} {
 		s := newServerWith(t, "containers: {pool: 1}\n")
@@ -161,7 +161,7 @@ func TestStopAll(t *testing.T) {
 	}
 }
 
-// TestStopRefuses stops what is no state directory, and a server that does not end.
+// TestStopRefuses stops a directory that is no state directory, and a server that does not end.
 func TestStopRefuses(t *testing.T) {
 	s := newServer(t)
 	if _, errs, err := s.berth("stop", "--all", "--yes", "--state", t.TempDir()); err == nil || !strings.Contains(errs,

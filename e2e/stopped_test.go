@@ -13,7 +13,7 @@ import (
 )
 
 // TestGuestIsStopped has root in a container stop its guest. The call that does it ends
-// within the time that a guest has to answer, those that follow fail at once, others are
+// within the time that a guest has to answer, those that follow fail immediately, others are
 // served, and the container can be deleted.
 func TestGuestIsStopped(t *testing.T) {
 	longtest.Skip(t) // TestStoppedGuest in package sandbox is the core of it

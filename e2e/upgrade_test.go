@@ -180,7 +180,7 @@ func testUpgrade(t *testing.T, stop func(*server)) {
 	must("pause", paused.ID)
 	must("resume", paused.ID)
 
-	// The response goes on: its command, which outlived the server, ran once.
+	// The response continues: its command, which outlived the server, ran once.
 	if _, err := c.Containers.Files.New(t.Context(), busy,
 		openai.ContainerFileNewParams{File: openai.File(strings.NewReader(""), "go", "text/plain")}); err != nil {
 		t.Fatalf("upload into the busy container: %v", err)

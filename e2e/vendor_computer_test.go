@@ -102,7 +102,7 @@ models:
 		return []any{map[string]any{"type": "computer_call_output", "call_id": id,
 			"output": map[string]any{"type": "computer_screenshot", "image_url": "data:image/png;base64," + png}}}
 	}
-	// The call with an action that has no equivalent is not shown to the client: the model reads why, and goes on.
+	// The call with an action that has no equivalent is not shown to the client: the model reads why, and continues.
 	r := create("claude-opus-5-5", strings.Join([]string{`{"action":"left_click","coordinate":[10,20],"text":"ctrl"}`,
 		`{"action":"zoom","region":[0,0,1,1]}`, `{"action":"key","text":"ctrl+Return"}`}, "\n"))
 	id, action := called(r)

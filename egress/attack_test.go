@@ -167,7 +167,7 @@ func TestUpgradeToHTTP2(t *testing.T) {
 func hello(t testing.TB, name string) []byte {
 	t.Helper()
 	proper := "x" + strings.Repeat("y", max(0, len(name)-3)) + "zz"
-	sent := &tapped{Reader: strings.NewReader("")}
+	sent := &tappedConn{Reader: strings.NewReader("")}
 	var out bytes.Buffer
 	_ = tls.Client(&written{sent, &out}, &tls.Config{ServerName: proper[:len(name)],
 		InsecureSkipVerify: true}).Handshake()
@@ -179,7 +179,7 @@ func hello(t testing.TB, name string) []byte {
 }
 
 type written struct {
-	*tapped
+	*tappedConn
 	to io.Writer
 }
 

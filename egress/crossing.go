@@ -39,7 +39,7 @@ func (c *crossing) dialsFirst() bool {
 // serve forwards the connection according to the first bytes of its client. A name on the
 // wire must be the allowed one. host is the connection to the host, or nil if it is not
 // dialled yet.
-func (c *crossing) serve(client *counted, host net.Conn) error {
+func (c *crossing) serve(client *countedConn, host net.Conn) error {
 	if c.target.UDP {
 		return c.serveDatagrams(client, host)
 	}
@@ -66,7 +66,7 @@ func (c *crossing) serve(client *counted, host net.Conn) error {
 	return refusal("neither HTTP nor TLS on a port that requires one of them")
 }
 
-func (c *crossing) serveTLS(client *counted, what fills) error {
+func (c *crossing) serveTLS(client *countedConn, what fills) error {
 	name, seen, err := helloName(client)
 	if err != nil {
 		return refusal("not a TLS handshake")
@@ -100,7 +100,7 @@ func (c *crossing) checkName(where, name string) error {
 
 // relay forwards an unknown protocol, in which either end may send first. It inspects the
 // client's first bytes before they are sent.
-func (c *crossing) relay(client *counted, host net.Conn) (err error) {
+func (c *crossing) relay(client *countedConn, host net.Conn) (err error) {
 	answered := make(chan []byte, 1)
 	go func() {
 		b := make([]byte, 4<<10)
@@ -121,7 +121,7 @@ func (c *crossing) relay(client *counted, host net.Conn) (err error) {
 		return context.Cause(c.ctx)
 	case b := <-answered: // empty if the host has closed
 		_, _ = client.Write(b)
-		from = &guarded{counted: client, in: client, spoke: spoke}
+		from = &guardedConn{countedConn: client, in: client, spoke: spoke}
 	case first := <-spoke:
 		_ = host.SetReadDeadline(time.Unix(1, 0))
 		b := <-answered
@@ -145,7 +145,7 @@ func (c *crossing) relay(client *counted, host net.Conn) (err error) {
 
 // sniff is looksLikeHTTP with a timeout: the client may wait for the host's answer before it
 // sends more.
-func (c *crossing) sniff(client *counted) verdict {
+func (c *crossing) sniff(client *countedConn) verdict {
 	_ = client.SetReadDeadline(time.Now().Add(sniffTime))
 	defer client.SetReadDeadline(time.Time{})
 	return looksLikeHTTP(client.in)
@@ -156,7 +156,7 @@ const errSpokeFirst = refusal("an HTTP request to a host that sent data first")
 // inspect checks the name in a TLS handshake, and watches anything else for an HTTP request.
 // It returns a connection that starts with the client's first byte. It refuses a handshake
 // that it cannot parse, because a lenient host might.
-func (c *crossing) inspect(client *counted, first byte) (net.Conn, error) {
+func (c *crossing) inspect(client *countedConn, first byte) (net.Conn, error) {
 	if first != recordHandshake {
 		return &suspect{Conn: client}, nil
 	}
@@ -174,23 +174,23 @@ func (c *crossing) inspect(client *counted, first byte) (net.Conn, error) {
 	return client.replay(seen), nil
 }
 
-// A guarded connection inspects the client's first bytes when they arrive.
-type guarded struct {
-	*counted
+// A guardedConn connection inspects the client's first bytes when they arrive.
+type guardedConn struct {
+	*countedConn
 	in      net.Conn  // source of Read
 	spoke   chan byte // receives the first byte, which is not consumed; closed after it
 	checked bool
 }
 
-func (g *guarded) Read(p []byte) (int, error) {
+func (g *guardedConn) Read(p []byte) (int, error) {
 	if !g.checked {
 		g.checked = true
 		if first, ok := <-g.spoke; ok {
-			switch g.crossing.sniff(g.counted) {
+			switch g.crossing.sniff(g.countedConn) {
 			case isHTTP:
 				return 0, errSpokeFirst
 			default:
-				conn, err := g.crossing.inspect(g.counted, first)
+				conn, err := g.crossing.inspect(g.countedConn, first)
 				if err != nil {
 					return 0, err
 				}
@@ -282,15 +282,15 @@ func closeWrite(conn net.Conn) error {
 	return conn.Close()
 }
 
-// A counted connection is the sandbox's end of a crossing. It counts bytes, and reads through
+// A countedConn connection is the sandbox's end of a crossing. It counts bytes, and reads through
 // a buffer that may hold some input already.
-type counted struct {
+type countedConn struct {
 	net.Conn
 	in       *bufio.Reader
 	crossing *crossing
 }
 
-func (c *counted) Read(p []byte) (int, error) {
+func (c *countedConn) Read(p []byte) (int, error) {
 	n, err := c.in.Read(p)
 	c.crossing.sent.Add(int64(n))
 	c.crossing.gate.Traffic.moved(n, 0)
@@ -300,7 +300,7 @@ func (c *counted) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func (c *counted) Write(p []byte) (int, error) {
+func (c *countedConn) Write(p []byte) (int, error) {
 	n, err := c.Conn.Write(p)
 	c.crossing.received.Add(int64(n))
 	c.crossing.gate.Traffic.moved(0, n)
@@ -308,12 +308,12 @@ func (c *counted) Write(p []byte) (int, error) {
 }
 
 // CloseWrite signals the end of data to the sandbox.
-func (c *counted) CloseWrite() error { return closeWrite(c.Conn) }
+func (c *countedConn) CloseWrite() error { return closeWrite(c.Conn) }
 
 // replay returns a connection that yields seen, which was read from c, again.
-func (c *counted) replay(seen []byte) net.Conn {
+func (c *countedConn) replay(seen []byte) net.Conn {
 	c.crossing.sent.Add(-int64(len(seen)))
 	c.crossing.gate.Traffic.moved(-len(seen), 0)
-	return &counted{Conn: c.Conn, in: bufio.NewReader(io.MultiReader(bytes.NewReader(seen), c.in)),
+	return &countedConn{Conn: c.Conn, in: bufio.NewReader(io.MultiReader(bytes.NewReader(seen), c.in)),
 		crossing: c.crossing}
 }

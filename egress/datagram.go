@@ -19,7 +19,7 @@ const datagramIdle = 2 * time.Minute
 var datagrams = sync.Pool{New: func() any { b := make([]byte, 2+1<<16-1); return &b }}
 
 // serveDatagrams forwards datagrams to and from one address.
-func (c *crossing) serveDatagrams(client *counted, host net.Conn) error {
+func (c *crossing) serveDatagrams(client *countedConn, host net.Conn) error {
 	idle := time.AfterFunc(datagramIdle, func() { client.Close(); host.Close() })
 	defer idle.Stop()
 	var both sync.WaitGroup

@@ -201,7 +201,8 @@ func (g *Gate) connect(w http.ResponseWriter, r *http.Request) {
 	}
 	// The server's own reader must not be used: EOF or a timeout in it ends the request.
 	first, _ := buffered.Reader.Peek(buffered.Reader.Buffered())
-	err = c.serve(&counted{Conn: conn, in: bufio.NewReader(io.MultiReader(bytes.NewReader(first), conn)), crossing: c},
+	err = c.serve(&countedConn{Conn: conn, in: bufio.NewReader(io.MultiReader(bytes.NewReader(first), conn)),
+		crossing: c},
 		host)
 	if err != nil && !c.answered {
 		reset(conn)
@@ -308,7 +309,7 @@ func (f *Flow) unreached(w http.ResponseWriter, err error) {
 	http.Error(w, "cannot reach the host", http.StatusBadGateway)
 }
 
-// reset aborts a connection, so that a client that is still sending notices at once.
+// reset aborts a connection, so that a client that is still sending notices immediately.
 func reset(conn net.Conn) {
 	if r, ok := conn.(interface{ Reset() error }); ok {
 		_ = r.Reset()

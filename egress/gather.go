@@ -65,7 +65,7 @@ func (g *gatherer) send() error {
 // CloseWrite signals the end of data.
 func (g *gatherer) CloseWrite() error { return closeWrite(g.Conn) }
 
-// A pieceWriter writes the body of a response piece by piece. Each is sent at once, in as few
+// A pieceWriter writes the body of a response piece by piece. Each is sent immediately, in as few
 // writes as possible.
 type pieceWriter struct {
 	http.ResponseWriter

@@ -19,7 +19,7 @@ import (
 
 // serveHTTP forwards plain HTTP requests. Each must name the allowed host. The first request
 // uses the connection host, if it is not nil.
-func (c *crossing) serveHTTP(client *counted, what fills, host net.Conn) error {
+func (c *crossing) serveHTTP(client *countedConn, what fills, host net.Conn) error {
 	_ = client.SetReadDeadline(time.Time{})
 	var first sync.Once
 	return c.proxy(client, "http", what, func(ctx context.Context) (conn net.Conn, err error) {

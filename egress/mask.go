@@ -20,15 +20,15 @@ type mask struct {
 
 // words are what a mask looks for.
 type words struct {
-	all     []hidden
+	all     []secretForm
 	begins  [256]bool // first bytes of all
 	pairs   *pairs    // first two bytes of all
 	longest int       // bytes of the longest spelling of one of all
 	lines   bool      // no spelling has a line feed in it
 }
 
-// A hidden is one form of a secret. Each of its characters may be spelled in several ways.
-type hidden struct {
+// A secretForm is one form of a secret. Each of its characters may be spelled in several ways.
+type secretForm struct {
 	form  []byte
 	chars []*spelled
 	fold  bool   // match in either case
@@ -51,7 +51,7 @@ func newWords(secrets []Secret) *words {
 			}
 			seen[form] = true
 			word := spell(form)
-			m.all = append(m.all, hidden{[]byte(form), word, fold, s.Placeholder})
+			m.all = append(m.all, secretForm{[]byte(form), word, fold, s.Placeholder})
 			m.pairs.addWord(word, fold)
 			m.longest = max(m.longest, longest(word))
 			m.lines = m.lines && !strings.Contains(form, "\n")
@@ -68,7 +68,7 @@ func newWords(secrets []Secret) *words {
 			add(hex.EncodeToString([]byte(value)), true)
 		}
 	}
-	slices.SortStableFunc(m.all, func(a, b hidden) int { return int(a.form[0]) - int(b.form[0]) })
+	slices.SortStableFunc(m.all, func(a, b secretForm) int { return int(a.form[0]) - int(b.form[0]) })
 	if len(m.all) > 0 {
 		for _, b := range []byte(leads) {
 			m.begins[b] = true

@@ -41,7 +41,7 @@ func (g *Gate) secretsFor(host string) []Secret {
 	return found
 }
 
-// fills are what is filled in requests to one host.
+// fills are the secrets filled in requests to one host.
 type fills struct {
 	secrets   []Secret
 	transform *Transform // nil: none

@@ -22,7 +22,7 @@ var errSeen = errors.New("client hello was read")
 // if it has none, and the bytes read. It uses crypto/tls, which reassembles a message in
 // fragments as a server would.
 func helloName(client net.Conn) (name string, seen []byte, err error) {
-	tap := &tapped{Reader: io.LimitReader(client, maxHello)}
+	tap := &tappedConn{Reader: io.LimitReader(client, maxHello)}
 	found := false
 	err = tls.Server(tap, &tls.Config{GetConfigForClient: func(h *tls.ClientHelloInfo) (*tls.Config, error) {
 		name, found = h.ServerName, true
@@ -34,25 +34,25 @@ func helloName(client net.Conn) (name string, seen []byte, err error) {
 	return name, tap.seen.Bytes(), err
 }
 
-// A tapped connection records reads and discards writes.
-type tapped struct {
+// A tappedConn connection records reads and discards writes.
+type tappedConn struct {
 	io.Reader
 	seen bytes.Buffer
 }
 
-func (t *tapped) Read(p []byte) (int, error) {
+func (t *tappedConn) Read(p []byte) (int, error) {
 	n, err := t.Reader.Read(p)
 	t.seen.Write(p[:n])
 	return n, err
 }
 
-func (*tapped) Write(p []byte) (int, error)      { return len(p), nil }
-func (*tapped) Close() error                     { return nil }
-func (*tapped) LocalAddr() net.Addr              { return nil }
-func (*tapped) RemoteAddr() net.Addr             { return nil }
-func (*tapped) SetDeadline(time.Time) error      { return nil }
-func (*tapped) SetReadDeadline(time.Time) error  { return nil }
-func (*tapped) SetWriteDeadline(time.Time) error { return nil }
+func (*tappedConn) Write(p []byte) (int, error)      { return len(p), nil }
+func (*tappedConn) Close() error                     { return nil }
+func (*tappedConn) LocalAddr() net.Addr              { return nil }
+func (*tappedConn) RemoteAddr() net.Addr             { return nil }
+func (*tappedConn) SetDeadline(time.Time) error      { return nil }
+func (*tappedConn) SetReadDeadline(time.Time) error  { return nil }
+func (*tappedConn) SetWriteDeadline(time.Time) error { return nil }
 
 // looksLikeHTTP reports whether an HTTP request of any method follows. It reads no more bytes
 // than it needs. It returns notYet if the input ends early, or if only a lenient host would

@@ -18,7 +18,7 @@ import (
 // secrets in them. It is a rule of E2B's network configuration, and grants no access.
 type Transform struct {
 	Host string // as Rule.Name: exact, or "*." and a domain for all names below it
-	// Headers has a value for each name. "${e2b.secrets.NAME}" in a value stands for the present value of a stored
+	// Headers has a value for each name. "${e2b.secrets.NAME}" in a value is replaced by the present value of a stored
 	// secret.
 	Headers map[string]string
 }
@@ -26,7 +26,7 @@ type Transform struct {
 // ErrNoSecret is the error of Gate.Value for a name that no stored secret has.
 var ErrNoSecret = errors.New("egress: no such secret")
 
-// placeholders matches what stands for other values in the value of a header field.
+// placeholders matches references to other values in the value of a header field.
 var placeholders = regexp.MustCompile(`\$\{e2b\.([^{}]*)\}`)
 
 const (
@@ -110,7 +110,7 @@ func (g *Gate) transformFor(host string) *Transform {
 }
 
 // fields returns the header fields that a transform sets in one request. The values of secrets are looked up each time,
-// so that a new value is used at once. They are masked in what the gate's hosts answer from now on.
+// so that a new value is used immediately. They are masked in what the gate's hosts answer from now on.
 func (c *crossing) fields(ctx context.Context, t *Transform) (http.Header, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookupTime)
 	defer cancel()

@@ -20,7 +20,7 @@ import (
 	"github.com/berth-run/berth/tool/standard"
 )
 
-// An instant upstream answers every turn at once.
+// An instant upstream answers every turn immediately.
 type instant struct{ *playedModel }
 
 func (i instant) Route(string) (model.Provider, string, error) {
@@ -69,7 +69,7 @@ func ask(b *testing.B, e *engine.Engine, j *journal.Journal, change func(*berth.
 	return r.ID, first
 }
 
-// BenchmarkFirstToken is what Berth adds to an upstream that answers at once:
+// BenchmarkFirstToken is what Berth adds to an upstream that answers immediately:
 // admission, two commits and the journal, without HTTP.
 func BenchmarkFirstToken(b *testing.B) {
 	e, j := benchHouse(b)

@@ -11,7 +11,7 @@ import (
 	"github.com/berth-run/berth/model"
 )
 
-// An endless model goes on until it is stopped.
+// An endless model continues until it is stopped.
 type endless struct {
 	*playedModel
 	piece   func(n int) model.Delta

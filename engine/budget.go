@@ -35,11 +35,11 @@ func (g *guard) budget() berth.Budget {
 	return bounds
 }
 
-// A spent error is the cause of a context that ends at a limit of the budget. Its text is
+// A limitReason error is the cause of a context that ends at a limit of the budget. Its text is
 // the reason of the incomplete response.
-type spent string
+type limitReason string
 
-func (s spent) Error() string { return "the response reached a limit: " + string(s) }
+func (s limitReason) Error() string { return "the response reached a limit: " + string(s) }
 
 // within returns a context that ends when the response's time is up.
 func (g *guard) within(ctx context.Context) (context.Context, context.CancelFunc) {
@@ -48,7 +48,7 @@ func (g *guard) within(ctx context.Context) (context.Context, context.CancelFunc
 		return ctx, func() {}
 	}
 	end := time.Unix(g.createdAt, 0).Add(time.Duration(seconds) * time.Second)
-	return context.WithDeadlineCause(ctx, end, spent(berth.ReasonSeconds))
+	return context.WithDeadlineCause(ctx, end, limitReason(berth.ReasonSeconds))
 }
 
 // exhausted returns the limit that the response has reached before another turn, or "". It

@@ -9,7 +9,7 @@ import (
 	"github.com/berth-run/berth/tool"
 )
 
-// checkPrompt describes the checks to the model. %s stands for their commands.
+// checkPrompt describes the checks to the model. %s is replaced by their commands.
 //
 //go:embed check.md
 var checkPrompt string

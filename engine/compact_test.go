@@ -310,7 +310,7 @@ func TestCompactRetries(t *testing.T) {
 	})
 }
 
-// A trigger compacts at once, without an answer. A client that builds its own context
+// A trigger compacts immediately, without an answer. A client that builds its own context
 // decides which items precede the compaction; a chain continues from it.
 func TestCompactionTrigger(t *testing.T) {
 	inBubble(t, func(t *testing.T) {

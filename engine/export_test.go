@@ -14,5 +14,5 @@ func (e *Engine) Settled(id berth.ResponseID) {
 	}
 }
 
-// Sweep resumes the responses with a lapsed lease at once.
+// Sweep resumes the responses with a lapsed lease immediately.
 func (e *Engine) Sweep(ctx context.Context) error { return newRecovery(e).sweep(ctx) }

@@ -100,7 +100,7 @@ func largeGrammar() string {
 	return "start: " + strings.Join(words, "|")
 }
 
-// A request with a hundred large grammars is refused before they take the memory. What is kept of a
+// A request with a hundred large grammars is refused before they take the memory. The cached form of a
 // large grammar is its text, and it is enforced all the same.
 func TestLargeGrammars(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // not beside other tests, whose memory would count

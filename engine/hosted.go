@@ -52,14 +52,14 @@ func (e emitter) Done(ctx context.Context, index int, item berth.Item) error {
 	return e.w.Append(ctx, berth.Event{Type: berth.EventOutputItemDone, OutputIndex: &index, Item: &item})
 }
 
-// A watched emitter records the outcome of a call.
-type watched struct {
+// A watchedEmitter emitter records the outcome of a call.
+type watchedEmitter struct {
 	emitter
 	tools   *tool.Registry
 	outcome string
 }
 
-func (w *watched) Done(ctx context.Context, index int, item berth.Item) error {
+func (w *watchedEmitter) Done(ctx context.Context, index int, item berth.Item) error {
 	switch w.tools.Outcome(item) {
 	case tool.TimedOut:
 		w.outcome = OutcomeTimeout
@@ -73,7 +73,7 @@ func (w *watched) Done(ctx context.Context, index int, item berth.Item) error {
 func (r *run) call(ctx context.Context, c pendingCall) error {
 	start := time.Now()
 	ctx, traced := traceCall(ctx, c.Item())
-	out := &watched{emitter: emitter{r.writer, c.index, c.caller}, tools: r.engine.Tools, outcome: OutcomeOK}
+	out := &watchedEmitter{emitter: emitter{r.writer, c.index, c.caller}, tools: r.engine.Tools, outcome: OutcomeOK}
 	err := c.Run(ctx, out)
 	switch {
 	case errors.Is(context.Cause(ctx), tool.ErrDetached):

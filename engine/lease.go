@@ -95,7 +95,7 @@ func (e *Engine) renewLeases() {
 	}
 }
 
-// release releases the lease of a run, so that another server can resume it at once.
+// release releases the lease of a run, so that another server can resume it immediately.
 func (e *Engine) release(ctx context.Context, r *run) {
 	if err := e.Runs.ReleaseRun(ctx, r.record.Project, r.id(), e.Owner); err != nil {
 		r.log().Error("failed to release lease", "err", err)

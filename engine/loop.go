@@ -105,7 +105,7 @@ func (r *run) main(ctx context.Context) (over bool) {
 func (r *run) endStopped(ctx context.Context, err error) (over bool) {
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), endGrace)
 	defer cancel()
-	var bound spent
+	var bound limitReason
 	failed := r.writer.Err()
 	switch cause := context.Cause(ctx); {
 	case errors.Is(cause, errLeaseLost), lost(err):

@@ -11,7 +11,7 @@ import (
 const maxMark = 400
 
 // A markReader finds the marks of citables in a text that arrives in pieces, and separates
-// them from it. The zero value knows no citables and returns all text at once.
+// them from it. The zero value knows no citables and returns all text in one piece.
 type markReader struct {
 	citables map[string]tool.Citable // by markKey
 	held     string                  // the start of what may become a mark

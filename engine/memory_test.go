@@ -148,7 +148,7 @@ func TestPrepared(t *testing.T) {
 	})
 }
 
-// A prepared response adds its items to its conversation at once and releases it.
+// A prepared response adds its items to its conversation immediately and releases it.
 func TestPreparedInAConversation(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		h := newHouse(t, say("one"))

@@ -116,7 +116,7 @@ func newOutage(t *testing.T, turns ...turn) (*house, *outage) {
 	return h, o
 }
 
-// printer adds a command that prints what is sent to words, until words is closed or the command is killed.
+// printer adds a command that prints the values sent to words, until words is closed or the command is killed.
 func (h *house) printer(name string) (words chan string) {
 	words = make(chan string)
 	h.containers.commands[name] = func(c *fakeCall) {
@@ -365,7 +365,7 @@ func (o *elsewhere) Where(_ context.Context, of cluster.Object, aim cluster.Aim)
 }
 
 // A server that returns from an outage leaves a run to the server that has taken its container
-// over meanwhile, also while that one has not resumed it yet.
+// over, also while that one has not resumed it yet.
 func TestMovedDuringOutage(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		h, o := newOutage(t, shell("call_1", `{"commands":["count"]}`), say("counted"))
@@ -422,7 +422,7 @@ func (s *unrenewed) RenewRun(ctx context.Context, p berth.ProjectID, id berth.Re
 	return s.Store.RenewRun(ctx, p, id, lease)
 }
 
-// A server that was paused for longer than its lease cancels nothing: a call goes on, and is resumed by
+// A server that was paused for longer than its lease cancels nothing: a call continues, and is resumed by
 // the same server if no other one has its container.
 func TestPausedBeyondLease(t *testing.T) {
 	inBubble(t, func(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 )
 
 // programs are the programs of a response that have not ended. A program makes calls in
-// rounds: it goes on when all calls of a round have an answer. The server runs those of
+// rounds: it continues when all calls of a round have an answer. The server runs those of
 // hosted tools, the client answers the others, in a response that continues this one.
 //
 // What a program has done is in the items of its calls alone. A program that is resumed, after

@@ -63,7 +63,7 @@ func (e *Engine) resume(ctx context.Context, ref store.RunRef, stopped error) er
 	}
 	if err != nil {
 		defer r.writer.Close()
-		if r.writer.Err() != nil || ctx.Err() != nil || errors.As(err, new(unread)) {
+		if r.writer.Err() != nil || ctx.Err() != nil || errors.As(err, new(readError)) {
 			e.release(context.WithoutCancel(ctx), r)
 			return err
 		}
@@ -81,10 +81,10 @@ func (e *Engine) resume(ctx context.Context, ref store.RunRef, stopped error) er
 	return nil
 }
 
-// An unread error means that the store could not be read. It does not fail the response.
-type unread struct{ error }
+// An readError error means that the store could not be read. It does not fail the response.
+type readError struct{ error }
 
-func (u unread) Unwrap() error { return u.error }
+func (u readError) Unwrap() error { return u.error }
 
 // bind restores the parts that a stored run needs: its provider, tools and transcript.
 func (r *run) bind(ctx context.Context) error {
@@ -96,7 +96,7 @@ func (r *run) bind(ctx context.Context) error {
 	r.compactor = newCompactor(r, e.transcripts.Window(e.Models.Window(rec.Body.Model)))
 	chain, err := e.transcripts.Stored(ctx, rec)
 	if _, ok := errors.AsType[*berth.Error](err); err != nil && !ok {
-		return unread{fmt.Errorf("read chain: %w", err)}
+		return readError{fmt.Errorf("read chain: %w", err)}
 	}
 	if err != nil {
 		return err

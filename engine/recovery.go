@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// maxResuming bounds the responses that are resumed at once. A response counts until
+	// maxResuming bounds the responses that are resumed concurrently. A response counts until
 	// its run has started.
 	maxResuming = 4
 	// lastResume is the longest pause between two attempts to resume a response.

@@ -37,7 +37,7 @@ func (r *run) acquire(ctx context.Context) ([]berth.Event, error) {
 // rewind returns a run to its last turn boundary. stored are all events of the response.
 func (r *run) rewind(ctx context.Context, stored []berth.Event) error {
 	body := r.writer.Body()
-	r.used, r.usage = used{written: writtenBefore(stored)}, berth.Usage{}
+	r.resourceUse, r.usage = resourceUse{written: writtenBefore(stored)}, berth.Usage{}
 	r.compactor.counted = 0
 	if body.Usage != nil {
 		r.usage = *body.Usage
@@ -102,7 +102,7 @@ func (r *run) restoreCalls(output []berth.Item, stored []berth.Event) (open map[
 }
 
 // countCall counts a hosted call for max_tool_calls, unless it is a check of the engine.
-func (u *used) countCall(kinds *tool.Registry, it berth.Item) {
+func (u *resourceUse) countCall(kinds *tool.Registry, it berth.Item) {
 	if checkRound(kinds, it) == 0 {
 		u.hostedCalls++
 	}

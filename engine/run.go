@@ -37,7 +37,7 @@ type run struct {
 	refusedTurns int // consecutive turns that had only refused calls
 	searched     int // items of the output whose found tools have been added
 
-	used
+	resourceUse
 	reservations reservations
 	lifetime
 	outage outage
@@ -59,8 +59,8 @@ type options struct {
 	container berth.ContainerID       // if the chain has none; see InContainer
 }
 
-// used counts the resources that a response has used.
-type used struct {
+// resourceUse counts the resources that a response has used.
+type resourceUse struct {
 	written      int64 // bytes of the model's output, see sizeOfDelta
 	checkedAt    int64 // value of written at the last check of the quota
 	hostedCalls  int   // for max_tool_calls

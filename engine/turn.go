@@ -17,7 +17,7 @@ import (
 //
 // While the model answers, the stack of the run has the frames of main, turns, turn, stream
 // and the provider. Together they stay below 7 KB, so that the garbage collector can shrink
-// the stack to 16 KB: what is only needed before or after is in functions of its own.
+// the stack to 16 KB: variables only needed before or after are in functions of their own.
 func (r *run) turn(ctx context.Context, first bool) (over bool, err error) {
 	defer r.transcript.Forget()
 	limit, exhausted := r.outputLimit()

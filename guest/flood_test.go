@@ -15,7 +15,7 @@ import (
 	"github.com/berth-run/berth/guest/mux"
 )
 
-// Of 10,000 streams that a guest opens at once, with forged frames and half of the requests
+// Of 10,000 streams that a guest opens at the same time, with forged frames and half of the requests
 // unfinished, a bounded number is served.
 func TestFloodOfStreams(t *testing.T) {
 	ours, theirs := net.Pipe()

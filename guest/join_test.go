@@ -26,7 +26,7 @@ func reads(t *testing.T, p *guest.Process, words string) string {
 	return ""
 }
 
-// TestJoin: a terminal goes on without its client, and another one sees what it has shown.
+// TestJoin: a terminal continues without its client, and another one sees what it has shown.
 func TestJoin(t *testing.T) {
 	c := newBox(t).client(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

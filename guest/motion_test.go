@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Reading a file that changes meanwhile returns the old file or an error, never a mixture.
+// Reading a file that changes during the read returns the old file or an error, never a mixture.
 func TestFilesInMotion(t *testing.T) {
 	b := newBox(t)
 	c := b.client(t)

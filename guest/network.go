@@ -81,7 +81,7 @@ func (c *Client) outward(ctx context.Context, out http.Handler, n Network) (lost
 }
 
 // SetNetwork sends the guest settings. Outward does so for each connection, so this is for settings that
-// have changed meanwhile. A route for addresses that is there remains.
+// have changed since. A route for addresses that is there remains.
 func (c *Client) SetNetwork(ctx context.Context, n Network) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()

@@ -46,7 +46,7 @@ func (l *Store) hasBlob(b Blob) bool {
 
 // writeBlob stores content as a blob. It returns an error unless digest and size match b's. It calls
 // progress, if not nil, with the length of each read, and returns its error.
-func (a *adding) writeBlob(ctx context.Context, b Blob, content io.Reader, progress func(n int) error) error {
+func (a *addRun) writeBlob(ctx context.Context, b Blob, content io.Reader, progress func(n int) error) error {
 	f, err := os.CreateTemp(a.dir, "blob-*")
 	if err != nil {
 		return err

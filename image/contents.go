@@ -58,7 +58,7 @@ const (
 // kernelPattern matches the names of kernels that are listed.
 var kernelPattern = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.-]{0,23}$`)
 
-// FindContents finds what is in the template. It does not run its programs.
+// FindContents lists the programs of the template. It does not run its programs.
 func (t Template) FindContents() (Contents, error) {
 	root, err := openRoot(t.Rootfs)
 	if err != nil {
@@ -68,7 +68,7 @@ func (t Template) FindContents() (Contents, error) {
 	return contents(root, t.Config), nil
 }
 
-// contents finds what is in a root file system. What cannot be read is not there.
+// contents lists the programs of a root file system. An unreadable one counts as missing.
 func contents(root rootDir, config Config) Contents {
 	c := Contents{Kernels: root.kernels()}
 	dirs := programDirs(config)

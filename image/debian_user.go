@@ -147,7 +147,7 @@ func exists(path string) bool {
 }
 
 // CheckBuild returns an error if this process cannot build templates from packages. The error names
-// the command that provides what is missing.
+// the command that provides the missing part.
 func CheckBuild() error {
 	if _, err := exec.LookPath("mmdebstrap"); err != nil {
 		return errors.New("building templates needs mmdebstrap: apt-get install mmdebstrap")

@@ -100,7 +100,7 @@ func linkTree(ctx context.Context, from, to string) error {
 	if owners.Noted() == isRoot() {
 		return fmt.Errorf("the template at %s was made by another user", from)
 	}
-	var made []copied
+	var made []pendingDir
 	err = filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -116,7 +116,7 @@ func linkTree(ctx context.Context, from, to string) error {
 		if err != nil {
 			return err
 		}
-		made = append(made, copied{target, st})
+		made = append(made, pendingDir{target, st})
 		return os.Mkdir(target, 0o700)
 	})
 	if err != nil {
@@ -130,13 +130,13 @@ func linkTree(ctx context.Context, from, to string) error {
 	return nil
 }
 
-// A copied is a copied directory whose mode, owner and times are set last.
-type copied struct {
+// A pendingDir is a copied directory whose mode, owner and times are set last.
+type pendingDir struct {
 	path string
 	like unix.Stat_t
 }
 
-func (c copied) describe() error {
+func (c pendingDir) describe() error {
 	f, err := os.Open(c.path)
 	if err != nil {
 		return err

@@ -78,9 +78,9 @@ func platformOf(p string) string {
 	return p
 }
 
-// An archived is an unpacked image archive: an OCI image layout in dir, and the files of
+// An unpackedArchive is an unpacked image archive: an OCI image layout in dir, and the files of
 // docker save that may accompany or replace it.
-type archived struct {
+type unpackedArchive struct {
 	dir      layout.Path
 	platform string
 	blobs    map[string]int64 // size by digest of each blob in the layout
@@ -91,15 +91,16 @@ type archived struct {
 }
 
 // others returns the path of a tar archive with the files outside the layout.
-func (a *archived) others() string { return filepath.Join(string(a.dir), "others.tar") }
+func (a *unpackedArchive) others() string { return filepath.Join(string(a.dir), "others.tar") }
 
-func newArchived(dir, platform string) *archived {
-	return &archived{dir: layout.Path(dir), platform: platform, blobs: map[string]int64{}, sizes: map[string]int64{},
+func newArchived(dir, platform string) *unpackedArchive {
+	return &unpackedArchive{dir: layout.Path(dir), platform: platform, blobs: map[string]int64{},
+		sizes: map[string]int64{},
 		links: map[string]string{}}
 }
 
 // read unpacks an archive. It returns ErrTooLarge if the files together exceed maxBytes.
-func (a *archived) read(r io.Reader, maxBytes int64) error {
+func (a *unpackedArchive) read(r io.Reader, maxBytes int64) error {
 	plain, err := decompress(r)
 	if err != nil {
 		return err
@@ -136,7 +137,7 @@ func (a *archived) read(r io.Reader, maxBytes int64) error {
 }
 
 // file unpacks a file of the layout, and copies any other file that tarball may need.
-func (a *archived) file(h *tar.Header, content io.Reader, others *tar.Writer) error {
+func (a *unpackedArchive) file(h *tar.Header, content io.Reader, others *tar.Writer) error {
 	name := strings.TrimPrefix(path.Clean("/"+h.Name), "/")
 	hex, isBlob := strings.CutPrefix(name, blobDir)
 	if isBlob = isBlob && digestPattern.MatchString("sha256:"+hex); h.Typeflag == tar.TypeReg &&
@@ -179,7 +180,7 @@ func (a *archived) file(h *tar.Header, content io.Reader, others *tar.Writer) er
 
 // copyBlobs copies the layout's blobs to others if there is no index, because manifest.json
 // may refer to them.
-func (a *archived) copyBlobs(others *tar.Writer) error {
+func (a *unpackedArchive) copyBlobs(others *tar.Writer) error {
 	if a.hasIndex() || !a.docker {
 		return nil
 	}
@@ -201,13 +202,13 @@ func (a *archived) copyBlobs(others *tar.Writer) error {
 	return nil
 }
 
-func (a *archived) hasIndex() bool {
+func (a *unpackedArchive) hasIndex() bool {
 	_, err := os.Stat(filepath.Join(string(a.dir), indexFile))
 	return err == nil
 }
 
 // image returns the image named ref, or the only image if ref is "".
-func (a *archived) image(ref string) (Image, error) {
+func (a *unpackedArchive) image(ref string) (Image, error) {
 	if a.hasIndex() {
 		return a.layoutImage(ref)
 	}
@@ -224,7 +225,7 @@ const (
 )
 
 // layoutImage returns an image of the OCI image layout.
-func (a *archived) layoutImage(ref string) (Image, error) {
+func (a *unpackedArchive) layoutImage(ref string) (Image, error) {
 	top, err := layout.ImageIndexFromPath(string(a.dir))
 	if err != nil {
 		return Image{}, fmt.Errorf("read index: %w", err)
@@ -265,7 +266,7 @@ func (a *archived) layoutImage(ref string) (Image, error) {
 }
 
 // choosePlatform returns the entry of an index for a's platform.
-func (a *archived) choosePlatform(all []v1.Descriptor) (v1.Descriptor, error) {
+func (a *unpackedArchive) choosePlatform(all []v1.Descriptor) (v1.Descriptor, error) {
 	for _, d := range all {
 		if d.Platform == nil {
 			if len(all) == 1 {
@@ -282,7 +283,7 @@ func (a *archived) choosePlatform(all []v1.Descriptor) (v1.Descriptor, error) {
 }
 
 // document returns a manifest or an index after checking its size and digest.
-func (a *archived) document(digest v1.Hash) ([]byte, error) {
+func (a *unpackedArchive) document(digest v1.Hash) ([]byte, error) {
 	size, ok := a.blobs[digest.String()]
 	if !ok {
 		return nil, fmt.Errorf("the archive lacks %s", digest)
@@ -301,7 +302,7 @@ func (a *archived) document(digest v1.Hash) ([]byte, error) {
 }
 
 // open opens a blob of the layout.
-func (a *archived) open(_ context.Context, b Blob) (io.ReadCloser, error) {
+func (a *unpackedArchive) open(_ context.Context, b Blob) (io.ReadCloser, error) {
 	if _, ok := a.blobs[b.Digest]; !ok {
 		return nil, fmt.Errorf("the archive lacks %.200q", b.Digest)
 	}
@@ -318,7 +319,7 @@ func (a *archived) open(_ context.Context, b Blob) (io.ReadCloser, error) {
 
 // dockerImage returns an image of a docker save archive. Such an archive has no OCI
 // manifest; tarball generates one.
-func (a *archived) dockerImage(ref string) (Image, error) {
+func (a *unpackedArchive) dockerImage(ref string) (Image, error) {
 	if a.sizes[dockerFile] > MaxDocument {
 		return Image{}, fmt.Errorf("%w: %q has %d bytes", ErrTooLarge, dockerFile, a.sizes[dockerFile])
 	}
@@ -370,7 +371,7 @@ func (a *archived) dockerImage(ref string) (Image, error) {
 }
 
 // checkDocker bounds what tarball would read into memory, and rejects link loops.
-func (a *archived) checkDocker(d tarball.Descriptor) error {
+func (a *unpackedArchive) checkDocker(d tarball.Descriptor) error {
 	if len(d.Layers) > maxLayers {
 		return fmt.Errorf("%w: the image has %d layers", ErrTooLarge, len(d.Layers))
 	}

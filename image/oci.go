@@ -93,7 +93,7 @@ func (l *Store) Add(ctx context.Context, as string, img Image, opts AddOptions) 
 		return Template{}, err
 	}
 	defer os.RemoveAll(dir)
-	a := &adding{store: l, image: img, origin: origin, dir: dir, platform: opts.Platform, max: opts.MaxBytes,
+	a := &addRun{store: l, image: img, origin: origin, dir: dir, platform: opts.Platform, max: opts.MaxBytes,
 		gauge: newGauge(opts.Progress), blobs: filepath.Join(l.dir, "blobs"), private: opts.Private, grow: opts.Grow}
 	if a.grow == nil {
 		a.grow = func(int64) error { return nil }
@@ -168,8 +168,8 @@ func isLayer(mediaType string) bool {
 		!strings.Contains(mediaType, "encrypted")
 }
 
-// An adding is one run of Add.
-type adding struct {
+// An addRun is one run of Add.
+type addRun struct {
 	store  *Store
 	image  Image
 	origin Origin
@@ -184,7 +184,7 @@ type adding struct {
 }
 
 // run creates dir/template/rootfs and returns the template's metadata.
-func (a *adding) run(ctx context.Context) (Template, error) {
+func (a *addRun) run(ctx context.Context) (Template, error) {
 	if err := a.fetch(ctx); err != nil {
 		return Template{}, err
 	}
@@ -209,7 +209,7 @@ func (a *adding) run(ctx context.Context) (Template, error) {
 }
 
 // fetch fetches the blobs that the store lacks.
-func (a *adding) fetch(ctx context.Context) error {
+func (a *addRun) fetch(ctx context.Context) error {
 	m := a.origin.Manifest
 	if err := a.writeBlob(ctx, m, strings.NewReader(string(a.image.Manifest)), nil); err != nil {
 		return err
@@ -230,7 +230,7 @@ func (a *adding) fetch(ctx context.Context) error {
 	return g.Wait()
 }
 
-func (a *adding) fetchBlob(ctx context.Context, b Blob, total int64) error {
+func (a *addRun) fetchBlob(ctx context.Context, b Blob, total int64) error {
 	err := a.grow(b.Size)
 	if err != nil {
 		return err
@@ -263,7 +263,7 @@ func (a *adding) fetchBlob(ctx context.Context, b Blob, total int64) error {
 }
 
 // config returns the image's configuration.
-func (a *adding) config() (*v1.ConfigFile, error) {
+func (a *addRun) config() (*v1.ConfigFile, error) {
 	text, err := smallBlob(a.blobs, a.origin.Blobs[0])
 	if err != nil {
 		return nil, err

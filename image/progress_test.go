@@ -45,7 +45,7 @@ func TestProgress(t *testing.T) {
 	for _, size := range []int{1, 7, len(log)} {
 		var got []Progress
 		var m *meter
-		// The bubble's clock stands still, so that only changes of phase are reported.
+		// The bubble's clock does not advance, so that only changes of phase are reported.
 		synctest.Test(t, func(t *testing.T) { got, m = feed(t, string(log), size) })
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("in pieces of %d (-want +got):\n%s", size, diff)

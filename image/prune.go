@@ -80,7 +80,7 @@ func (l *Store) discard(digest string) error {
 		return err
 	}
 	defer lock.Close()
-	// The rename hides the template at once. Open completes an interrupted removal.
+	// The rename hides the template immediately. Open completes an interrupted removal.
 	dir, err := os.MkdirTemp(l.dir, "building-*")
 	if err != nil {
 		return err

@@ -225,7 +225,7 @@ func writeFile(ctx context.Context, out *tar.Writer, path, name string, written 
 	return err
 }
 
-// A countingWriter counts what is written to it.
+// A countingWriter counts the bytes written to it.
 type countingWriter struct {
 	io.Writer
 	*gauge

@@ -26,7 +26,7 @@ const maxWindow = 128 << 20
 
 // unpack applies the image's layers to root. It checks each layer against its diff ID, the
 // digest of the uncompressed archive.
-func (a *adding) unpack(ctx context.Context, root string, diffIDs []v1.Hash) error {
+func (a *addRun) unpack(ctx context.Context, root string, diffIDs []v1.Hash) error {
 	r, err := beneath.Open(root)
 	if err != nil {
 		return err
@@ -49,7 +49,7 @@ func (a *adding) unpack(ctx context.Context, root string, diffIDs []v1.Hash) err
 
 // apply applies one layer of at most left uncompressed bytes. It returns the bytes left after
 // it.
-func (a *adding) apply(ctx context.Context, applier *layer.Applier, b Blob, diffID string, left int64) (int64, error) {
+func (a *addRun) apply(ctx context.Context, applier *layer.Applier, b Blob, diffID string, left int64) (int64, error) {
 	f, err := statefile.Open(blobPath(a.blobs, b.Digest))
 	if err != nil {
 		return left, err

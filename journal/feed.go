@@ -17,7 +17,7 @@ const (
 )
 
 // A feed whose response has ended stays for a moment, for the followers that were about to
-// start: the client that waits for a response that ended at once, above all.
+// start: the client that waits for a response that ended immediately, above all.
 const (
 	lingerTime  = time.Second
 	lingerBytes = 8 << 20 // of all feeds that linger
@@ -59,7 +59,7 @@ func (f *feed) add(events []store.Event) {
 			drop = len(f.events) - len(events) + i + 1
 		}
 	}
-	// Dropping half of the array at once makes a long stream copy little.
+	// Dropping half of the array in one step makes a long stream copy little.
 	if len(f.events) > 2*feedEvents {
 		drop = max(drop, len(f.events)-feedEvents)
 	}

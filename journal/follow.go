@@ -18,7 +18,7 @@ const recheck = 250 * time.Millisecond
 // unless SetPatience changes it.
 const defaultPatience = 15 * time.Second
 
-// page is the maximum number of stored events that a follower reads at once.
+// page is the maximum number of stored events that a follower reads at a time.
 const page = 512
 
 // Follow yields the stored events of a response with sequence numbers above after (-1 for

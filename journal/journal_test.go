@@ -114,7 +114,7 @@ func TestFollow(t *testing.T) {
 	finish(t, w)
 	follow(-1)
 	follow(deltas - 3)
-	follow(deltas + 1) // nothing is left: it ends at once
+	follow(deltas + 1) // nothing is left: it ends immediately
 	wg.Wait()
 }
 
@@ -167,8 +167,8 @@ func TestFollowRefused(t *testing.T) {
 	}
 }
 
-// A writer of another process goes on where the first stopped; followers that
-// waited meanwhile notice, and the first can write no more.
+// A writer of another process continues where the first stopped; followers that
+// waited notice, and the first can write no more.
 func TestResume(t *testing.T) {
 	st := open(t)
 	j := journal.New(st)
@@ -290,7 +290,7 @@ func (s *countingStore) Events(ctx context.Context, p berth.ProjectID, id berth.
 	return s.Store.Events(ctx, p, id, after, limit)
 }
 
-// A response that ends at once has ended before its client follows it. Its events are not
+// A response that ends immediately has ended before its client follows it. Its events are not
 // read back from the store.
 func TestEndedResponseIsFollowedFromMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -21,7 +21,7 @@ import (
 const maxLinks = 40
 
 // An Applier applies layers to the tree below Root. No other process may change the tree
-// meanwhile. Nothing outside of Root is read or written, whatever links and names exist.
+// while it works. Nothing outside of Root is read or written, whatever links and names exist.
 type Applier struct {
 	Root   *beneath.Root
 	Prefix string // of the names inside Root, as in Differ; others are dropped

@@ -47,8 +47,8 @@ type Differ struct {
 type inode struct{ dev, ino uint64 }
 
 // Diff writes the archive: entries for new or changed files and, after each changed directory,
-// the names of all its children. Make turns it into a layer. Files that vanish meanwhile are
-// omitted; the content of files that change meanwhile is undefined.
+// the names of all its children. Make turns it into a layer. Files that vanish during the walk are
+// omitted; the content of files that change during it is undefined.
 func (d *Differ) Diff(w *tar.Writer) error {
 	var err error
 	if d.owners, err = OwnersOf(d.Root); err != nil {
@@ -247,7 +247,7 @@ func readAttributes(path string) map[string]string {
 	return records
 }
 
-// gone reports whether an error means that a file was removed meanwhile.
+// gone reports whether an error means that a file was removed during the walk.
 func gone(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.ELOOP)
 }

@@ -19,7 +19,7 @@ type Counter interface {
 	CountTokens(ctx context.Context, req *Request) (int, error)
 }
 
-// Tokens that an Estimate adds for what is not text. The figures of messages and
+// Tokens that an Estimate adds for parts that are not text. The figures of messages and
 // images are those that OpenAI published for its models.
 const (
 	tokensPerMessage = 3   // role, start and end of a message

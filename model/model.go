@@ -29,7 +29,7 @@ type Provider interface {
 	//
 	// A provider does not retry; the caller does. It neither changes nor retains the
 	// request. When the caller stops iterating or ctx ends, it closes the upstream
-	// connection at once; after ctx ended, the error is its cause.
+	// connection immediately; after ctx ended, the error is its cause.
 	Stream(ctx context.Context, req *Request) iter.Seq2[Delta, error]
 }
 

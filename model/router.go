@@ -150,7 +150,7 @@ func (r *Router) Model(ctx context.Context, name string) (berth.Model, error) {
 func (r *Router) describe(m berth.Model) berth.Model {
 	rules := *r.rules.Load()
 	n := slices.IndexFunc(rules, func(rule Rule) bool { return rule.matches(m.ID) })
-	if n < 0 { // the rules were replaced meanwhile
+	if n < 0 { // the rules have been replaced
 		return m
 	}
 	about := rules[n].About

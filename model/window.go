@@ -12,7 +12,7 @@ import (
 const codeTooLong = "context_length_exceeded"
 
 // TooLong returns the error for a context that does not fit the model's window. An
-// empty message stands for OpenAI's.
+// empty message is used for OpenAI's.
 func TooLong(message string) *berth.Error {
 	if message == "" {
 		message = "Your input exceeds the context window of this model. Please adjust your input and try again."

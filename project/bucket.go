@@ -9,7 +9,7 @@ import (
 // is a debt that the refill pays first.
 //
 // In a cluster, the bucket that refills is in the store. This one has what was drawn from it, and
-// an estimate of what is left there.
+// an estimate of the rest there.
 type bucket struct {
 	size float64
 	left float64 // content at the time at; negative is a debt
@@ -20,7 +20,7 @@ type bucket struct {
 	drawn  time.Time // if shared, when left was last used or added to
 }
 
-// fill refills the bucket up to now. A new size takes effect at once: the content grows
+// fill refills the bucket up to now. A new size takes effect immediately: the content grows
 // or shrinks by the difference. The zero bucket starts full.
 func (b *bucket) fill(size int64, now time.Time) {
 	if b.shared {
@@ -55,7 +55,7 @@ func (b *bucket) spent(n int64) bool {
 	return b.shared && time.Since(b.drawn) < settleInterval && b.size > 0 && float64(n) > b.content()
 }
 
-// content returns what is left, here and in the store.
+// content returns the remaining tokens, here and in the store.
 func (b *bucket) content() float64 { return min(b.left+b.pool, b.size) }
 
 // use takes n out of the bucket. A negative n puts it back.

@@ -20,7 +20,7 @@ type Spend struct {
 
 // funds returns an error if the project or the key of a caller has spent what it may spend in
 // the present month. Responses in progress have spent nothing yet, so those that start
-// together may spend more than what is left.
+// together may spend more than the rest.
 func (q *Quota) funds(ctx context.Context, p *bounded, c berth.Caller) error {
 	q.mu.Lock()
 	ofProject := p.limits.CostPerMonth

@@ -10,7 +10,7 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// erasePage is the number of deletions that a Source returns at once.
+// erasePage is the number of deletions that a Source returns at a time.
 const erasePage = 100
 
 // A Source returns at most limit deletions of a project's data of one kind. Each deletes

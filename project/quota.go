@@ -249,7 +249,7 @@ func (q *Quota) Rates(id berth.ProjectID) (requests, tokens *Rate) {
 	return requests, tokens
 }
 
-// Containers returns the number of containers that the project may run at once, or -1 for no
+// Containers returns the number of containers that the project may run concurrently, or -1 for no
 // limit. It returns an error if the project's container minutes of the day are used up.
 func (q *Quota) Containers(ctx context.Context, id berth.ProjectID) (most int, err error) {
 	p, err := q.project(ctx, id)

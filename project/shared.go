@@ -21,11 +21,11 @@ import (
 // be reached up to a second early, while another server has more than it uses.
 
 const (
-	// sharesPerLimit is how many servers can have a spare part of a number at once.
+	// sharesPerLimit is how many servers can have a spare part of a number at the same time.
 	sharesPerLimit = 64
-	// drawSeconds is how many seconds of a rate are drawn at once.
+	// drawSeconds is how many seconds of a rate are drawn at a time.
 	drawSeconds = 1
-	// settleInterval is the time between two rounds that return what is not used.
+	// settleInterval is the time between two rounds that return unused shares.
 	settleInterval = time.Second
 	// drawAgain is the time until a number that is used up is drawn a second time, because another
 	// server may be about to return what a client has just ended. It doubles up to drawAgainMost,
@@ -81,7 +81,7 @@ func (q *Quota) Share(ctx context.Context, s store.Shares, server string, runnin
 	return nil
 }
 
-// ForgetShares makes the server draw all that it uses again: others have removed it meanwhile.
+// ForgetShares makes the server draw all that it uses again: others have removed its shares.
 func (q *Quota) ForgetShares() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -122,7 +122,7 @@ func (q *Quota) draw(ctx context.Context, p *bounded, wants func() []store.Want)
 		if full && wait*2 > drawAgainMost {
 			p.share.full = time.Now()
 		}
-		drawn() // this server may return something meanwhile
+		drawn() // this server may return something during the call
 		if err == nil {
 			err = backoff.Sleep(ctx, wait)
 		}
@@ -137,7 +137,7 @@ func (q *Quota) drawOnce(ctx context.Context, p *bounded, wants func() []store.W
 	q.mu.Lock()
 	p.fill(time.Now())
 	list := wants()
-	for _, w := range list { // what is used between now and the answer must not be forgotten
+	for _, w := range list { // use between now and the answer must not be forgotten
 		if b := p.rateOf(w.Kind); b != nil && w.Used != 0 {
 			b.left += float64(w.Used)
 		}
@@ -210,7 +210,7 @@ func (p *bounded) wantsLocked(tokens int64) (wants []store.Want) {
 // spare returns how much more than it uses a server may have of a number.
 func spare(limit int64) int64 { return limit / sharesPerLimit }
 
-// wantNumber appends what is wanted for one more, if the server has not enough.
+// wantNumber appends a want for one more, if the server has not enough.
 func wantNumber(wants []store.Want, kind store.ShareKind, limit *int64, used, has int64) []store.Want {
 	n, limited := bound(limit)
 	if !limited || used < has {
@@ -219,7 +219,7 @@ func wantNumber(wants []store.Want, kind store.ShareKind, limit *int64, used, ha
 	return append(wants, store.Want{Kind: kind, Limit: n, Used: used, Need: 1, Ask: 1 + spare(n)})
 }
 
-// wantRate appends what is wanted to use n, if the server has not enough.
+// wantRate appends a want for n, if the server has not enough.
 func (p *bounded) wantRate(wants []store.Want, b *bucket, kind store.ShareKind, limit *int64, n int64) []store.Want {
 	size, limited := bound(limit)
 	b.fill(size, time.Now())

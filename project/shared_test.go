@@ -163,7 +163,7 @@ func eventually(t *testing.T, what string, try func() error) {
 	t.Fatalf("%s is refused for ever", what)
 }
 
-// TestSharedResponses has three servers start more responses at once than a project may have.
+// TestSharedResponses has three servers start more responses at the same time than a project may have.
 func TestSharedResponses(t *testing.T) {
 	for _, limit := range []int64{1, 7, 200} {
 		t.Run(fmt.Sprint(limit), func(t *testing.T) {

@@ -6,7 +6,7 @@ import "context"
 // the volume of the sandboxes has no free block.
 type Freezer interface {
 	// Freeze stops the processes that write to the disk of a sandbox until Thaw, and returns
-	// when they have stopped. Meanwhile the sandbox does not answer, and the caller calls only
+	// when they have stopped. A frozen sandbox does not answer, and the caller calls only
 	// Stats, Thaw, Kill and Destroy. The end of this process does not thaw it. Freezing a
 	// sandbox that is frozen or does not run is not an error.
 	Freeze(ctx context.Context, id string) error

@@ -112,7 +112,7 @@ func TestBackup(t *testing.T) {
 		gone = append(gone, id)
 	}
 
-	// Meanwhile, clients create and delete objects.
+	// Clients create and delete objects during the backup.
 	var ended atomic.Bool
 	var load sync.WaitGroup
 	for n := range 3 {

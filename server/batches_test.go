@@ -23,7 +23,7 @@ func TestPace(t *testing.T) {
 		"proj_a": {RequestsPerMinute: n(10), Responses: n(5)}, "proj_one": {RequestsPerMinute: n(1), Responses: n(1)}}})
 	for _, c := range []struct {
 		project  berth.ProjectID
-		free     int // requests that the batches may make at once
+		free     int // requests that the batches may make concurrently
 		requests int
 	}{{"proj_a", 6, 2}, {"proj_one", 1, 1}} {
 		for i := range c.free {

@@ -16,7 +16,7 @@ var reloadable = []string{"models", "upstreams", "limits", "log.level", "server.
 // A reloader applies a new configuration to a running server.
 type reloader struct {
 	started *config.Config // the configuration at the start
-	now     *config.Config // what is in effect
+	now     *config.Config // in effect
 	models  *routing.Routes
 	quota   *project.Quota
 	certs   *certificates // nil without certificate files

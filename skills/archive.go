@@ -24,7 +24,7 @@ const (
 	maxPath      = 512       // bytes of a path
 	maxDepth     = 16        // directories of a path
 
-	// maxDirectory bounds what is read of an archive to list its files. An archive of few
+	// maxDirectory bounds the bytes read of an archive to list its files. An archive of few
 	// bytes can list very many.
 	maxDirectory = 2 << 20
 )
@@ -45,9 +45,9 @@ type file struct {
 }
 
 // readFolder reads and validates an archive. Its errors that do not come from r say in words for
-// the client what is wrong with the skill; see invalid.
+// the client the skill's fault; see invalid.
 func readFolder(r io.ReaderAt, size int64) (*folder, error) {
-	source := &bounded{r: r, left: maxDirectory}
+	source := &boundedReader{r: r, left: maxDirectory}
 	archive, err := zip.NewReader(source, size)
 	switch {
 	case source.failed != nil:
@@ -226,7 +226,7 @@ func (f *folder) verify() error {
 	return nil
 }
 
-// A head stores the start of what is written to it.
+// A head stores the start of the bytes written to it.
 type head struct {
 	text []byte
 	most int
@@ -237,9 +237,9 @@ func (h *head) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// A bounded reads at most left bytes of r until it is free. It stores an error of r, which is
+// A boundedReader reads at most left bytes of r until it is free. It stores an error of r, which is
 // not the client's fault.
-type bounded struct {
+type boundedReader struct {
 	r      io.ReaderAt
 	left   int64
 	free   bool
@@ -247,7 +247,7 @@ type bounded struct {
 	failed error
 }
 
-func (b *bounded) ReadAt(p []byte, at int64) (int, error) {
+func (b *boundedReader) ReadAt(p []byte, at int64) (int, error) {
 	if b.left -= int64(len(p)); b.left < 0 && !b.free {
 		b.over = true
 		return 0, errors.New("the list of files is too long")
@@ -259,7 +259,7 @@ func (b *bounded) ReadAt(p []byte, at int64) (int, error) {
 	return n, err
 }
 
-// invalid is what is wrong with a skill, in words for the client.
+// invalid is an error of a skill, in words for the client.
 type invalid struct{ err error }
 
 func (e invalid) Error() string { return e.err.Error() }

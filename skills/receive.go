@@ -117,7 +117,7 @@ func tooLarge(format string, args ...any) error {
 	return &berth.Error{Code: berth.CodeTooLarge, Param: "files", Message: fmt.Sprintf(format, args...)}
 }
 
-// refused returns the client's error for what is wrong with a skill.
+// refused returns the client's error for an invalid skill.
 func refused(err error) error {
 	if e, ok := errors.AsType[invalid](err); ok {
 		return &berth.Error{Code: berth.CodeInvalid, Wire: "invalid_skill", Param: "files",

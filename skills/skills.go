@@ -23,7 +23,7 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// maxVersions is the maximum number of versions that a skill has at once.
+// maxVersions is the maximum number of versions that a skill has at a time.
 const maxVersions = 1000
 
 // Options are a Service's parts. Those without a default are required.
@@ -107,14 +107,14 @@ func versionNotFound(id berth.SkillID, number string) error {
 			number)}
 }
 
-// A stored is a skill with its versions, the oldest first. It has at least one version.
-type stored struct {
+// A skillVersions is a skill with its versions, the oldest first. It has at least one version.
+type skillVersions struct {
 	record   *record
 	versions []*version
 }
 
 // load reads a skill.
-func (s *Service) load(ctx context.Context, p berth.ProjectID, id berth.SkillID) (*stored, error) {
+func (s *Service) load(ctx context.Context, p berth.ProjectID, id berth.SkillID) (*skillVersions, error) {
 	o, err := s.opts.Objects.GetObject(ctx, p, skillKey(id))
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, notFound(id)
@@ -126,7 +126,7 @@ func (s *Service) load(ctx context.Context, p berth.ProjectID, id berth.SkillID)
 }
 
 // complete reads the versions of a skill.
-func (s *Service) complete(ctx context.Context, p berth.ProjectID, o *store.Object) (*stored, error) {
+func (s *Service) complete(ctx context.Context, p berth.ProjectID, o *store.Object) (*skillVersions, error) {
 	r := &record{}
 	if err := json.Unmarshal(o.Body, r); err != nil {
 		return nil, fmt.Errorf("decode skill %s: %w", o.ID, err)
@@ -136,7 +136,7 @@ func (s *Service) complete(ctx context.Context, p berth.ProjectID, o *store.Obje
 	if err != nil {
 		return nil, fmt.Errorf("list versions: %w", err)
 	}
-	all := &stored{record: r}
+	all := &skillVersions{record: r}
 	for _, o := range list {
 		v := &version{}
 		if err := json.Unmarshal(o.Body, v); err != nil {
@@ -144,14 +144,14 @@ func (s *Service) complete(ctx context.Context, p berth.ProjectID, o *store.Obje
 		}
 		all.versions = append(all.versions, v)
 	}
-	if len(all.versions) == 0 { // it was deleted meanwhile
+	if len(all.versions) == 0 { // it has been deleted
 		return nil, notFound(r.ID)
 	}
 	return all, nil
 }
 
 // number returns the version with a number, or nil.
-func (t *stored) number(n int) *version {
+func (t *skillVersions) number(n int) *version {
 	i := slices.IndexFunc(t.versions, func(v *version) bool { return v.Number == n })
 	if i < 0 {
 		return nil
@@ -159,10 +159,10 @@ func (t *stored) number(n int) *version {
 	return t.versions[i]
 }
 
-func (t *stored) latest() *version { return t.versions[len(t.versions)-1] }
+func (t *skillVersions) latest() *version { return t.versions[len(t.versions)-1] }
 
 // standard returns the default version.
-func (t *stored) standard() *version {
+func (t *skillVersions) standard() *version {
 	if v := t.number(t.record.Default); v != nil {
 		return v
 	}
@@ -173,7 +173,7 @@ func (t *stored) standard() *version {
 }
 
 // find returns a version by its number, "latest", or "" for the default version.
-func (t *stored) find(number string) (*version, error) {
+func (t *skillVersions) find(number string) (*version, error) {
 	switch number {
 	case "":
 		return t.standard(), nil
@@ -192,7 +192,7 @@ func (t *stored) find(number string) (*version, error) {
 }
 
 // skill returns the skill on the wire.
-func (t *stored) skill() *berth.Skill {
+func (t *skillVersions) skill() *berth.Skill {
 	standard := t.standard()
 	return &berth.Skill{ID: t.record.ID, Object: "skill", Name: standard.Version.Name,
 		Description: standard.Version.Description,
@@ -220,7 +220,7 @@ func (s *Service) List(ctx context.Context, p berth.ProjectID, page store.Page) 
 	for _, o := range objects {
 		all, err := s.complete(ctx, p, o)
 		switch {
-		case berth.ErrorCode(err) == berth.CodeNotFound: // it was deleted meanwhile
+		case berth.ErrorCode(err) == berth.CodeNotFound: // it has been deleted
 		case err != nil:
 			return nil, false, err
 		default:

@@ -162,7 +162,7 @@ func TestInterruptedVersion(t *testing.T) {
 	}
 }
 
-// What is deleted cannot be read any more; a content that a crash left is removed at the next
+// A deleted skill cannot be read any more; a content that a crash left is removed at the next
 // start.
 func TestDelete(t *testing.T) {
 	h := newHouse(t)

@@ -17,11 +17,11 @@ import (
 // Create stores the upload of a new skill as its version 1.
 func (s *Service) Create(ctx context.Context, p berth.ProjectID, src Source) (*berth.Skill, error) {
 	id := berth.SkillID(berth.NewID(berth.PrefixSkill))
-	var all *stored
+	var all *skillVersions
 	_, err := s.store(ctx, p, id, src, func(ctx context.Context, v *version) error {
 		r := &record{ID: id, CreatedAt: v.Version.CreatedAt, Last: 1, Default: 1, Sizes: map[int]int64{1: v.Bytes}}
 		v.setNumber(1)
-		all = &stored{r, []*version{v}}
+		all = &skillVersions{r, []*version{v}}
 		skill, err := object(skillKey(id), r.CreatedAt, r)
 		if err != nil {
 			return err

@@ -12,7 +12,7 @@ type Checkpoint struct {
 }
 
 // Checkpoints stores the last checkpoint of each audit record of the servers that share a store. A
-// store that several servers can use at once implements it beside Members. A checkpoint remains
+// store that several servers can use concurrently implements it beside Members. A checkpoint remains
 // when its server is removed.
 type Checkpoints interface {
 	// SaveCheckpoint saves the checkpoint of a record in place of an earlier one. It returns

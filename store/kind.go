@@ -52,7 +52,7 @@ const (
 	KindTraceSpan         Kind = "trace.span"
 )
 
-// OfContainer stands for a container as the parent of an object.
+// OfContainer is a container as the parent of an object.
 const OfContainer Kind = ""
 
 // Kinds maps each kind to the kinds that an object of it may have as a parent.

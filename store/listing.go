@@ -53,7 +53,7 @@ type FoundResponse struct {
 
 // List implements ListResponses above two functions of a database. find returns at most n
 // responses after q.After, in the query's order, which need not have its model and status. read
-// returns the body of one, or ErrNotFound if it was deleted meanwhile.
+// returns the body of one, or ErrNotFound if it has been deleted.
 func (q ResponseQuery) List(ctx context.Context, find func(q ResponseQuery, n int64) ([]FoundResponse, error),
 	read func(id string) (*berth.Response, error)) (list []*berth.Response, next berth.ResponseID, err error) {
 	const batch = 100
@@ -82,7 +82,7 @@ func (q ResponseQuery) List(ctx context.Context, find func(q ResponseQuery, n in
 	}
 }
 
-// read returns the summary of a response, or nil if it was deleted meanwhile. The memory to read
+// read returns the summary of a response, or nil if it has been deleted. The memory to read
 // it is reserved until it returns.
 func (f FoundResponse) read(ctx context.Context, read func(id string) (*berth.Response, error)) (*berth.Response,
 	error) {

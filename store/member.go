@@ -36,12 +36,12 @@ func Elsewhere(what, server string) error {
 
 // Members lists the servers that share a store, and the locks that they hold. All its times are
 // measured by the store's clock, so that the clocks of the servers need not agree. A store that
-// several servers can use at once implements it beside Store.
+// several servers can use concurrently implements it beside Store.
 type Members interface {
 	// JoinMember adds a member, or replaces the one with its id, with a new lease.
 	JoinMember(ctx context.Context, m Member, lease time.Duration) error
 
-	// RenewMember renews the lease of a member. A lease of 0 ends at once. It returns
+	// RenewMember renews the lease of a member. A lease of 0 ends immediately. It returns
 	// ErrNotFound if the member was removed: then another server has ended what it kept.
 	RenewMember(ctx context.Context, id string, lease time.Duration) error
 

@@ -55,7 +55,7 @@ func (p Page) Fit(ctx context.Context, sizes []int64) (n int, shortened bool, er
 		n++
 	}
 	if len(sizes) <= p.Limit && n == len(sizes) {
-		return p.Limit, false, Reserve(ctx, bytes) // objects created meanwhile may join
+		return p.Limit, false, Reserve(ctx, bytes) // objects created since may join
 	}
 	return n, true, Reserve(ctx, bytes)
 }

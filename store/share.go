@@ -9,7 +9,7 @@ import (
 // A ShareKind names a limit of a project that the servers of a cluster divide.
 type ShareKind string
 
-// Numbers limit how much exists at once; rates limit how much is used in a minute.
+// Numbers limit how much exists at the same time; rates limit how much is used in a minute.
 const (
 	ShareResponses  ShareKind = "responses"  // a number: a server whose lease has ended has none
 	ShareContainers ShareKind = "containers" // a number: a silent server keeps its own
@@ -40,11 +40,11 @@ type Want struct {
 // A Share is what a server has of a limit.
 type Share struct {
 	Got  int64   // of a number, all that the server may have; of a rate, what was added
-	Left float64 // what is left for all servers; negative if they have more than the limit
+	Left float64 // the rest for all servers; negative if they have more than the limit
 }
 
 // Shares divides the limits of projects among the servers of a cluster, by the clock of the store.
-// A store that several servers can use at once implements it beside Members.
+// A store that several servers can use concurrently implements it beside Members.
 type Shares interface {
 	// Draw sets what a server has of limits of a project, in one transaction. It returns a
 	// share for each want.

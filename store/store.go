@@ -43,7 +43,7 @@ var (
 //     keys to erase. For a database with SQL, implement sql.Driver, which leaves step 2 to package sql;
 //  2. seal content and erase keys with package sealed; count usage with
 //     ResponseUsage, CreatedUsage and Running; size pages with EventPage and Page.Fit;
-//  3. implement Members if several servers can use the database at once;
+//  3. implement Members if several servers can use the database concurrently;
 //  4. run storetest.Run, Members, Sealing and Killed from its tests;
 //  5. open it in package server.
 type Store interface {

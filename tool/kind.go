@@ -30,7 +30,7 @@ type Kind struct {
 	// Group returns the tools that an entry of "tools" holds, and their namespace.
 	Group func(berth.Tool) (namespace string, tools []berth.Tool, err error)
 
-	// Source returns the source of the tools that an entry of "tools" stands for. Listing is
+	// Source returns the source of the tools of an entry of "tools". Listing is
 	// the type of the items that list them, with ids of ListingPrefix; models do not see them.
 	Source        func(Context, berth.Tool) (Source, error)
 	Listing       berth.ItemType

@@ -9,7 +9,7 @@ import (
 	"github.com/berth-run/berth"
 )
 
-// A Source is an entry of "tools" that stands for the tools of a server, such as an MCP
+// A Source is an entry of "tools" for the tools of a server, such as an MCP
 // server. Only the server knows them. It is for one response and one goroutine.
 type Source interface {
 	// Label returns the name by which requests refer to the source.

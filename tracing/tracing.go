@@ -45,7 +45,7 @@ func New(ctx context.Context, opts Options) (*Exporter, error) {
 		opts.Version),
 		attribute.String("service.instance.id", opts.Instance))
 	return &Exporter{sdktrace.NewTracerProvider(
-		sdktrace.WithBatcher(logged{sender, opts.Log}, sdktrace.WithExportTimeout(patience)),
+		sdktrace.WithBatcher(loggingExporter{sender, opts.Log}, sdktrace.WithExportTimeout(patience)),
 		sdktrace.WithResource(about),
 		sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(opts.Sample))))}, nil
 }
@@ -61,13 +61,13 @@ func (e *Exporter) Close(ctx context.Context) error {
 	return nil
 }
 
-// logged logs the failures of an exporter, which the SDK would write to standard error.
-type logged struct {
+// loggingExporter logs the failures of an exporter, which the SDK would write to standard error.
+type loggingExporter struct {
 	sdktrace.SpanExporter
 	log *slog.Logger
 }
 
-func (l logged) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
+func (l loggingExporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
 	if err := l.SpanExporter.ExportSpans(ctx, spans); err != nil {
 		l.log.Warn("failed to export traces; they are lost", "spans", len(spans), "err", err)
 	}

@@ -194,7 +194,7 @@ func (s *Service) embedLater(ctx context.Context, p berth.ProjectID, files map[b
 }
 
 // embedFile embeds the stored text of a file that was read before. It fails if the file
-// changes meanwhile.
+// changes while it works.
 func (s *Service) embedFile(ctx context.Context, k jobKey) error {
 	f, err := s.shelf(ctx, k.project, k.store)
 	if err != nil {

@@ -69,7 +69,7 @@ func TestHybridSearch(t *testing.T) {
 	e := &fakeEmbedder{name: "m"}
 	s := newShop(t, func(o *Options) { o.Embedder = e })
 	id := s.stock(harbour)
-	for range 2 { // also after a restart, from what is stored
+	for range 2 { // also after a restart, from the store
 		for _, tc := range []struct {
 			query, want string
 			weights     *berth.HybridSearch
@@ -162,7 +162,7 @@ func TestRefusedTexts(t *testing.T) {
 	}
 }
 
-// A file whose embedding waits can be removed and added again, and is read at once.
+// A file whose embedding waits can be removed and added again, and is read immediately.
 func TestAddAgainWhileEmbeddingWaits(t *testing.T) {
 	e := &fakeEmbedder{name: "m", err: errors.New("down")}
 	s := newShop(t, func(o *Options) { o.Embedder = e })

@@ -260,8 +260,8 @@ func (s *Service) ingest(ctx context.Context, k jobKey) error {
 	return nil
 }
 
-// finish marks a file as read and adds it to the index. If it was removed or cancelled
-// meanwhile, finish deletes its text.
+// finish marks a file as read and adds it to the index. If it has been removed or
+// cancelled, finish deletes its text.
 func (s *Service) finish(ctx context.Context, k jobKey, r *record, segments []*segment) error {
 	shelf, err := s.shelf(ctx, k.project, k.store)
 	if err != nil {

@@ -42,8 +42,8 @@ const (
 	fusion = 60
 )
 
-// A found is a matching passage with its score.
-type found struct {
+// A hit is a matching passage with its score.
+type hit struct {
 	store  berth.VectorStoreID
 	place  place
 	record *record
@@ -85,7 +85,7 @@ func (s *Service) Search(ctx context.Context, p berth.ProjectID, ids []berth.Vec
 	case embedded != nil:
 		out.Search = berth.SearchVector
 	}
-	var all []found
+	var all []hit
 	for _, id := range ids {
 		for n, query := range q.Queries {
 			var vector []float32
@@ -106,7 +106,7 @@ func (s *Service) Search(ctx context.Context, p berth.ProjectID, ids []berth.Vec
 
 // searchOne searches a store, whose index may have been dropped since it was built.
 func (s *Service) searchOne(ctx context.Context, p berth.ProjectID, id berth.VectorStoreID, query string,
-	vector []float32, q Query) ([]found, error) {
+	vector []float32, q Query) ([]hit, error) {
 	for {
 		shelf, err := s.indexed(ctx, p, id)
 		if err != nil {
@@ -127,14 +127,14 @@ func (s *Service) searchOne(ctx context.Context, p berth.ProjectID, id berth.Vec
 var errDropped = errors.New("index was dropped")
 
 // best sorts hits by score. Of several for one passage it keeps the best.
-func best(all []found) []found {
-	slices.SortStableFunc(all, func(a, b found) int { return cmp.Compare(b.score, a.score) })
+func best(all []hit) []hit {
+	slices.SortStableFunc(all, func(a, b hit) int { return cmp.Compare(b.score, a.score) })
 	type passage struct {
 		store berth.VectorStoreID
 		place place
 	}
 	seen := map[passage]bool{}
-	return slices.DeleteFunc(all, func(f found) bool {
+	return slices.DeleteFunc(all, func(f hit) bool {
 		at := passage{f.store, f.place}
 		was := seen[at]
 		seen[at] = true
@@ -143,17 +143,17 @@ func best(all []found) []found {
 }
 
 // search returns the passages that one query finds, with scores from 0 to 1.
-func (f *shelf) search(ctx context.Context, query string, vector []float32, q Query) ([]found, error) {
+func (f *shelf) search(ctx context.Context, query string, vector []float32, q Query) ([]hit, error) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	if f.index == nil {
 		return nil, errDropped
 	}
 	hits, err := f.hits(ctx, query, vector, q)
-	out := make([]found, len(hits))
+	out := make([]hit, len(hits))
 	for i, h := range hits {
 		at := f.places[h.Key]
-		out[i] = found{place: at, record: f.files[at.file], score: h.Score}
+		out[i] = hit{place: at, record: f.files[at.file], score: h.Score}
 	}
 	return out, err
 }
@@ -218,7 +218,7 @@ func fuse(byText, byVector []index.Hit, weights berth.HybridSearch) []index.Hit 
 }
 
 // results reads the text of hits.
-func (s *Service) results(ctx context.Context, p berth.ProjectID, hits []found, q Query) ([]berth.FileSearchResult,
+func (s *Service) results(ctx context.Context, p berth.ProjectID, hits []hit, q Query) ([]berth.FileSearchResult,
 	error) {
 	list := []berth.FileSearchResult{}
 	type at struct {

@@ -341,7 +341,7 @@ func (s *Service) deleteSegments(ctx context.Context, p berth.ProjectID, id bert
 			return err
 		}
 	}
-	for i := n - 1; i >= 0; i-- { // the first part last, so that a repetition finds what is left
+	for i := n - 1; i >= 0; i-- { // the first part last, so that a repetition finds the others
 		if err := remove(i); err != nil && !errors.Is(err, store.ErrNotFound) {
 			return err
 		}

@@ -60,7 +60,7 @@ func (s *Service) send() {
 		switch {
 		case s.sender.ctx.Err() != nil:
 		case err != nil && !failing:
-			s.log.Error("failed to list due webhook deliveries; retrying", "err", err)
+			s.log.Error("failed to list due webhook deliveries; will retry", "err", err)
 		case err == nil && failing:
 			s.log.Info("webhook deliveries continue")
 		}
@@ -129,9 +129,9 @@ func (d *sender) acquire(ref store.ObjectRef, to address) verdict {
 
 func (s *Service) run(ref store.ObjectRef, to address) {
 	if err := s.deliver(s.sender.ctx, ref); err != nil && s.sender.ctx.Err() == nil {
-		s.log.Error("failed to read or save webhook delivery; retrying", "project", ref.Project, "delivery", ref.ID,
+		s.log.Error("failed to read or save webhook delivery; will retry", "project", ref.Project, "delivery", ref.ID,
 			"err", err)
-		_ = backoff.Sleep(s.sender.ctx, faultTime) // it is still due: without the wait, it would start again at once
+		_ = backoff.Sleep(s.sender.ctx, faultTime) // it is still due, and would start again immediately
 	}
 	d := &s.sender
 	d.mu.Lock()

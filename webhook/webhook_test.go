@@ -499,7 +499,7 @@ func TestEndpoint(t *testing.T) {
 	}
 }
 
-// A new secret signs at once. The old one signs too if the client requests it.
+// A new secret signs immediately. The old one signs too if the client requests it.
 func TestRotateSecret(t *testing.T) {
 	h := newHouse(t)
 	e := h.create(mine)
@@ -560,7 +560,7 @@ func (h *house) stored(url string) berth.WebhookID {
 	return e.ID
 }
 
-// An address to which no delivery would be sent is refused at once, and so is a port that does not exist.
+// An address to which no delivery would be sent is refused immediately, and so is a port that does not exist.
 func TestUnreachableAddresses(t *testing.T) {
 	h := newHouse(t)
 	e := h.create(mine)

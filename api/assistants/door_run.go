@@ -16,7 +16,7 @@ func (d *Door) CreateThreadAndRun(x *exchange.Exchange, r *http.Request, c berth
 		return err
 	}
 	thread, run, err := d.service.CreateThreadAndRun(r.Context(), c, &req)
-	return d.answerRun(x, r, c, followed{thread: thread, run: run, stream: req.Stream}, err)
+	return d.answerRun(x, r, c, startedRun{thread: thread, run: run, stream: req.Stream}, err)
 }
 
 // CreateRun serves POST /v1/threads/{thread}/runs.
@@ -31,7 +31,7 @@ func (d *Door) CreateRun(x *exchange.Exchange, r *http.Request, c berth.Caller) 
 		return err
 	}
 	run, err := d.service.CreateRun(r.Context(), c, r.PathValue("thread"), &req)
-	return d.answerRun(x, r, c, followed{run: run, stream: req.Stream, content: content}, err)
+	return d.answerRun(x, r, c, startedRun{run: run, stream: req.Stream, content: content}, err)
 }
 
 // SubmitToolOutputs serves POST /v1/threads/{thread}/runs/{run}/submit_tool_outputs.
@@ -44,11 +44,11 @@ func (d *Door) SubmitToolOutputs(x *exchange.Exchange, r *http.Request, c berth.
 		return err
 	}
 	run, err := d.service.SubmitToolOutputs(r.Context(), c, r.PathValue("thread"), r.PathValue("run"), req.ToolOutputs)
-	return d.answerRun(x, r, c, followed{run: run, stream: req.Stream}, err)
+	return d.answerRun(x, r, c, startedRun{run: run, stream: req.Stream}, err)
 }
 
-// A followed is a run that has just been started or continued.
-type followed struct {
+// A startedRun is a run that has just been started or continued.
+type startedRun struct {
 	thread  *Thread // that was created for it, or nil
 	run     *Record
 	stream  bool // the client wants a stream
@@ -56,7 +56,7 @@ type followed struct {
 }
 
 // answerRun answers with a run, or streams it.
-func (d *Door) answerRun(x *exchange.Exchange, r *http.Request, c berth.Caller, f followed, err error) error {
+func (d *Door) answerRun(x *exchange.Exchange, r *http.Request, c berth.Caller, f startedRun, err error) error {
 	if err != nil {
 		return err
 	}
@@ -69,7 +69,7 @@ func (d *Door) answerRun(x *exchange.Exchange, r *http.Request, c berth.Caller, 
 
 // streamRun streams the events of a run until it ends or waits for outputs. The run
 // continues if the client disconnects.
-func (d *Door) streamRun(x *exchange.Exchange, r *http.Request, c berth.Caller, f followed) error {
+func (d *Door) streamRun(x *exchange.Exchange, r *http.Request, c berth.Caller, f startedRun) error {
 	out, ctx := x.Stream(r, false)
 	defer out.Close()
 	for ev, err := range d.service.Follow(ctx, c, f.run, f.thread, f.content) {

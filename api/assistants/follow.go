@@ -42,7 +42,7 @@ func (s *Service) follow(ctx context.Context, c berth.Caller, r *Record, thread 
 	if !emit(t.Start()...) {
 		return nil
 	}
-	if !r.Ended { // an ended run was refused at once and has no response
+	if !r.Ended { // an ended run was refused immediately and has no response
 		for rec, err := range s.Journal.Follow(ctx, c.Project, r.last().Response, -1) {
 			if err != nil {
 				return err

@@ -130,7 +130,7 @@ func (s *Service) saveOutputs(ctx context.Context, c berth.Caller, r *Record, le
 		return nil
 	})
 	if berth.ErrorCode(err) == berth.CodeNotFound {
-		return nil // the thread was deleted meanwhile
+		return nil // the thread has been deleted
 	}
 	if err == nil {
 		r.Files = changed.Files

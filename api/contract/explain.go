@@ -13,7 +13,7 @@ import (
 var english = message.NewPrinter(language.English)
 
 // explain reduces a validation error to its most relevant cause. If all alternatives fail,
-// that is a cause in the alternative that fails deepest: those of another type fail at once.
+// that is a cause in the alternative that fails deepest: those of another type fail immediately.
 func explain(err error) error {
 	e, ok := errors.AsType[*jsonschema.ValidationError](err)
 	if !ok {

@@ -33,7 +33,7 @@ func Watch(t testing.TB, next http.Handler, own *Document) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		seen := &watched{ResponseWriter: w}
+		seen := &answerRecorder{ResponseWriter: w}
 		next.ServeHTTP(seen, r)
 		for _, err := range seen.check(op) {
 			t.Errorf("%s %s: answer %d violates the contract: %v", r.Method, r.URL, seen.status, err)
@@ -44,8 +44,8 @@ func Watch(t testing.TB, next http.Handler, own *Document) http.Handler {
 	})
 }
 
-// watched records an answer while it is sent.
-type watched struct {
+// answerRecorder records an answer while it is sent.
+type answerRecorder struct {
 	http.ResponseWriter
 	status int
 	body   bytes.Buffer
@@ -53,16 +53,16 @@ type watched struct {
 }
 
 // Unwrap is called by http.ResponseController.
-func (w *watched) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+func (w *answerRecorder) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-func (w *watched) WriteHeader(status int) {
+func (w *answerRecorder) WriteHeader(status int) {
 	if w.status == 0 {
 		w.status = status
 	}
 	w.ResponseWriter.WriteHeader(status)
 }
 
-func (w *watched) Write(p []byte) (int, error) {
+func (w *answerRecorder) Write(p []byte) (int, error) {
 	if w.status == 0 {
 		w.status = http.StatusOK
 	}
@@ -72,7 +72,7 @@ func (w *watched) Write(p []byte) (int, error) {
 	return w.ResponseWriter.Write(p)
 }
 
-func (w *watched) check(op *Operation) (wrong []error) {
+func (w *answerRecorder) check(op *Operation) (wrong []error) {
 	kind, _, _ := mime.ParseMediaType(w.Header().Get("Content-Type"))
 	switch {
 	case w.status == 0 || w.status == http.StatusSwitchingProtocols || w.cut && kind != "text/event-stream":

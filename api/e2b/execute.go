@@ -208,7 +208,7 @@ func withEnvironment(language, code string, env map[string]string) (string, erro
 	return jupyter.Wrap(before.String(), code, after.String()), nil
 }
 
-// A jsonLines writes lines of JSON, each at once.
+// A jsonLines writes lines of JSON, each immediately.
 type jsonLines struct {
 	x   *exchange.Exchange
 	out *exchange.PatientWriter

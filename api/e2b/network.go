@@ -72,7 +72,7 @@ func (n network) ports() deadline.Ports {
 }
 
 // policyOf returns the network policy and the transforms of a container. What a client allows beats what it denies. A
-// denial of all addresses leaves what is allowed.
+// denial of all addresses leaves the allowed ones.
 func policyOf(o *deadline.Outward) (*berth.NetworkPolicy, []egress.Transform, error) {
 	transforms, err := transforms(o.Rules)
 	if err != nil {

@@ -159,15 +159,15 @@ func (d *Door) fork(x *exchange.Exchange, r *http.Request, c berth.Caller) error
 	return x.JSON(http.StatusCreated, forks)
 }
 
-// A saved is a new sandbox.
-type saved struct {
+// A newSandbox is a new sandbox.
+type newSandbox struct {
 	id  berth.ContainerID
 	rec *deadline.Record
 }
 
 // forkOne creates a fork of a sandbox.
 func (d *Door) forkOne(ctx context.Context, c berth.Caller, id berth.ContainerID, from *deadline.Record,
-	timeout int64) (saved, error) {
+	timeout int64) (newSandbox, error) {
 	var made *berth.Container
 	err := build.WhenQuiet(ctx, func() (err error) {
 		made, err = d.Containers.Fork(ctx, c, id,
@@ -175,16 +175,16 @@ func (d *Door) forkOne(ctx context.Context, c berth.Caller, id berth.ContainerID
 		return err
 	})
 	if err != nil {
-		return saved{}, err
+		return newSandbox{}, err
 	}
 	now := d.Now()
 	rec := *from
 	rec.StartedAt, rec.Paused, rec.Deadline = now.UnixMilli(), false, now.Unix()+timeout
 	if err := d.Deadlines.Create(ctx, c.Project, made, &rec); err != nil {
 		d.Deadlines.Discard(c.Project, made.ID)
-		return saved{}, err
+		return newSandbox{}, err
 	}
-	return saved{made.ID, &rec}, nil
+	return newSandbox{made.ID, &rec}, nil
 }
 
 // rfc3339 formats Unix milliseconds.

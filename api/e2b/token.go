@@ -59,7 +59,7 @@ func (d *Door) holder(ctx context.Context, p purpose, project berth.ProjectID, o
 	if !ok {
 		return "", false, nil
 	}
-	for _, fresh := range []bool{false, true} { // the key may be newer than what is cached
+	for _, fresh := range []bool{false, true} { // the key may be newer than the cache
 		valid, err := d.keyring.of(ctx, d, project, fresh)
 		if err != nil {
 			return "", false, err
@@ -108,7 +108,7 @@ type keyring struct {
 	read bool
 }
 
-// expect makes sure that a key that exists is known, also one that is newer than what is cached.
+// expect makes sure that a key that exists is known, also one that is newer than the cache.
 func (k *keyring) expect(key berth.KeyID) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

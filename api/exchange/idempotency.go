@@ -42,8 +42,8 @@ type idempotency struct {
 	attempts attempts
 }
 
-// stored is the body of an object of KindIdempotency. It has a Response or an Answer.
-type stored struct {
+// idempotencyRecord is the body of an object of KindIdempotency. It has a Response or an Answer.
+type idempotencyRecord struct {
 	Fingerprint string           `json:"fingerprint"` // of the request
 	Response    berth.ResponseID `json:"response,omitempty"`
 	Server      string           `json:"server,omitempty"` // that creates Response; empty without a cluster
@@ -91,7 +91,7 @@ func (i *idempotency) handle(x *Exchange, r *http.Request, c berth.Caller, rt Ro
 }
 
 // repeat sends a stored answer again. It returns errKeyReused if the request differs.
-func repeat(x *Exchange, before *stored, print *fingerprint, sealer sealer) error {
+func repeat(x *Exchange, before *idempotencyRecord, print *fingerprint, sealer sealer) error {
 	if err := print.finish(); err != nil {
 		return err
 	}
@@ -117,11 +117,11 @@ var errKeyReused = &berth.Error{Code: berth.CodeInvalid, Wire: "idempotency_key_
 // new id for the retry.
 func (i *idempotency) nameResponse(x *Exchange, r *http.Request, c berth.Caller, key store.ObjectKey,
 	fingerprint string, h Handler) error {
-	name := stored{Fingerprint: fingerprint, Response: berth.ResponseID(berth.NewID(berth.PrefixResponse)),
+	name := idempotencyRecord{Fingerprint: fingerprint, Response: berth.ResponseID(berth.NewID(berth.PrefixResponse)),
 		Server: x.server.Placement.Self()}
 	err := i.save(r.Context(), c.Project, key, name)
 	if errors.Is(err, store.ErrExists) {
-		var before *stored
+		var before *idempotencyRecord
 		if before, err = i.find(r.Context(), c.Project, key); before != nil {
 			name = *before
 		}
@@ -156,7 +156,7 @@ func (i *idempotency) nameResponse(x *Exchange, r *http.Request, c berth.Caller,
 // creator returns the other server that a repeated request must be forwarded to: it has the
 // response of the key in its memory only. If that server is dead, this one takes its place.
 func (i *idempotency) creator(x *Exchange, r *http.Request, p berth.ProjectID, key store.ObjectKey,
-	name stored) (server string, err error) {
+	name idempotencyRecord) (server string, err error) {
 	placement := x.server.Placement
 	if x.forwarded || name.Server == placement.Self() {
 		return "", nil
@@ -173,7 +173,7 @@ func (i *idempotency) creator(x *Exchange, r *http.Request, p berth.ProjectID, k
 		return name.Server, nil
 	}
 	server = placement.Self()
-	err = i.change(r.Context(), p, key, name, func(now *stored) {
+	err = i.change(r.Context(), p, key, name, func(now *idempotencyRecord) {
 		if now.Server == name.Server {
 			now.Server = placement.Self()
 		}
@@ -186,23 +186,23 @@ func (i *idempotency) creator(x *Exchange, r *http.Request, p berth.ProjectID, k
 }
 
 // assign stores which server creates the response of a key.
-func (i *idempotency) assign(ctx context.Context, p berth.ProjectID, key store.ObjectKey, name stored,
+func (i *idempotency) assign(ctx context.Context, p berth.ProjectID, key store.ObjectKey, name idempotencyRecord,
 	server string) error {
-	return i.change(ctx, p, key, name, func(now *stored) { now.Server = server })
+	return i.change(ctx, p, key, name, func(now *idempotencyRecord) { now.Server = server })
 }
 
 // rename stores a new response id for a key, unless another request has already done so.
-func (i *idempotency) rename(ctx context.Context, p berth.ProjectID, key store.ObjectKey, was stored) error {
-	return i.change(ctx, p, key, was, func(now *stored) {
+func (i *idempotency) rename(ctx context.Context, p berth.ProjectID, key store.ObjectKey, was idempotencyRecord) error {
+	return i.change(ctx, p, key, was, func(now *idempotencyRecord) {
 		now.Response = berth.ResponseID(berth.NewID(berth.PrefixResponse))
 	})
 }
 
 // change changes the stored value of a key, unless it names another response than was.
-func (i *idempotency) change(ctx context.Context, p berth.ProjectID, key store.ObjectKey, was stored,
-	f func(*stored)) error {
+func (i *idempotency) change(ctx context.Context, p berth.ProjectID, key store.ObjectKey, was idempotencyRecord,
+	f func(*idempotencyRecord)) error {
 	_, err := i.objects.UpdateObject(ctx, p, key, func(o *store.Object) error {
-		var now stored
+		var now idempotencyRecord
 		if err := json.Unmarshal(o.Body, &now); err != nil {
 			return fmt.Errorf("decode key: %w", err)
 		}
@@ -220,7 +220,7 @@ func (i *idempotency) change(ctx context.Context, p berth.ProjectID, key store.O
 // storeAnswer runs a handler, stores its answer and then sends it.
 func (i *idempotency) storeAnswer(x *Exchange, r *http.Request, c berth.Caller, key store.ObjectKey, print *fingerprint,
 	sealer sealer, h Handler) error {
-	buffer := &buffered{ResponseWriter: x.ResponseWriter, patience: x.server.Limits.Patience}
+	buffer := &bufferedWriter{ResponseWriter: x.ResponseWriter, patience: x.server.Limits.Patience}
 	x.ResponseWriter = buffer
 	defer func() {
 		buffer.pass()
@@ -231,7 +231,7 @@ func (i *idempotency) storeAnswer(x *Exchange, r *http.Request, c berth.Caller, 
 	}
 	if buffer.status/100 == 2 && !buffer.through && print.finish() == nil {
 		// Store the answer even if the client is gone: the request has been executed.
-		err := i.save(context.WithoutCancel(r.Context()), c.Project, key, stored{Fingerprint: print.sum(),
+		err := i.save(context.WithoutCancel(r.Context()), c.Project, key, idempotencyRecord{Fingerprint: print.sum(),
 			Status:      buffer.status,
 			ContentType: x.Header().Get("Content-Type"), Answer: sealer.seal(buffer.body.Bytes())})
 		if err != nil {
@@ -242,7 +242,7 @@ func (i *idempotency) storeAnswer(x *Exchange, r *http.Request, c berth.Caller, 
 }
 
 // find returns the stored value of a key, or nil.
-func (i *idempotency) find(ctx context.Context, p berth.ProjectID, key store.ObjectKey) (*stored, error) {
+func (i *idempotency) find(ctx context.Context, p berth.ProjectID, key store.ObjectKey) (*idempotencyRecord, error) {
 	o, err := i.objects.GetObject(ctx, p, key)
 	if errors.Is(err, store.ErrNotFound) || err == nil && o.ExpiresAt <= time.Now().Unix() {
 		return nil, nil
@@ -250,7 +250,7 @@ func (i *idempotency) find(ctx context.Context, p berth.ProjectID, key store.Obj
 	if err != nil {
 		return nil, err
 	}
-	var k stored
+	var k idempotencyRecord
 	if err := json.Unmarshal(o.Body, &k); err != nil {
 		return nil, fmt.Errorf("decode key: %w", err)
 	}
@@ -259,7 +259,7 @@ func (i *idempotency) find(ctx context.Context, p berth.ProjectID, key store.Obj
 
 // save stores k for a key. It returns store.ErrExists if the key has a value that has not
 // expired.
-func (i *idempotency) save(ctx context.Context, p berth.ProjectID, key store.ObjectKey, k stored) error {
+func (i *idempotency) save(ctx context.Context, p berth.ProjectID, key store.ObjectKey, k idempotencyRecord) error {
 	body, err := json.Marshal(k)
 	if err != nil {
 		return err

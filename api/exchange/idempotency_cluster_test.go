@@ -86,7 +86,7 @@ func newPair(t *testing.T, traits Traits, does func(server string) Handler) (a, 
 	return s.at["a"], s.at["b"], s
 }
 
-// Of requests with the same key that reach several servers at once, one runs.
+// Of requests with the same key that reach several servers at the same time, one runs.
 func TestIdempotencyOfSeveralServers(t *testing.T) {
 	var mu sync.Mutex
 	started, goOn, n := make(chan struct{}, 8), make(chan struct{}), 0

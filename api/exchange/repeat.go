@@ -78,9 +78,9 @@ func (a *attempts) start(ctx context.Context, it attempt) (done func(), err erro
 	}
 }
 
-// buffered holds an answer back until it is complete, unless it is a stream or too large
+// bufferedWriter holds an answer back until it is complete, unless it is a stream or too large
 // to be stored.
-type buffered struct {
+type bufferedWriter struct {
 	http.ResponseWriter
 	status  int
 	body    bytes.Buffer
@@ -90,16 +90,16 @@ type buffered struct {
 }
 
 // Unwrap is called by http.ResponseController, which flushes streams only.
-func (b *buffered) Unwrap() http.ResponseWriter { return b.ResponseWriter }
+func (b *bufferedWriter) Unwrap() http.ResponseWriter { return b.ResponseWriter }
 
-func (b *buffered) WriteHeader(status int) {
+func (b *bufferedWriter) WriteHeader(status int) {
 	b.status = status
 	if b.Header().Get("Content-Type") == sse.ContentType {
 		b.pass()
 	}
 }
 
-func (b *buffered) Write(p []byte) (int, error) {
+func (b *bufferedWriter) Write(p []byte) (int, error) {
 	if b.status == 0 {
 		b.WriteHeader(http.StatusOK)
 	}
@@ -113,7 +113,7 @@ func (b *buffered) Write(p []byte) (int, error) {
 }
 
 // pass sends the buffered answer. Later writes are not buffered.
-func (b *buffered) pass() {
+func (b *bufferedWriter) pass() {
 	if b.through {
 		return
 	}

@@ -165,7 +165,7 @@ func (s *Server) end(x *Exchange, r *http.Request) {
 	s.Log.LogAttrs(r.Context(), level, "request", line...)
 }
 
-// LogQuietly logs the request at debug level, whatever its status: the handler logs what is news.
+// LogQuietly logs the request at debug level, whatever its status: the handler logs the news.
 func (x *Exchange) LogQuietly() { x.quiet = true }
 
 // reads are the ends of paths of requests that change nothing, although their method is POST.
@@ -220,7 +220,7 @@ func (s *Server) Route(rt Route) http.HandlerFunc {
 }
 
 // answer checks a request and runs the handler of its route. Its frame is part of every
-// stack that serves a stream: what is needed only before the handler is in check.
+// stack that serves a stream: variables needed only before the handler are in check.
 func (s *Server) answer(x *Exchange, r *http.Request, rt Route) error {
 	if err := s.check(x, r, rt); err != nil {
 		return err

@@ -226,7 +226,7 @@ func (b *batch) drain() error {
 	return err
 }
 
-// end writes what is left and gives the buffer back.
+// end writes the rest and gives the buffer back.
 func (b *batch) end() error {
 	if b.buf == nil {
 		return nil

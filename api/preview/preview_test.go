@@ -273,7 +273,7 @@ func TestPreflight(t *testing.T) {
 	}
 }
 
-// Bodies of any size are forwarded in both directions at once, and events without delay.
+// Bodies of any size are forwarded in both directions at the same time, and events without delay.
 func TestBodies(t *testing.T) {
 	next := make(chan string)
 	srv, _ := show(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -26,7 +26,8 @@ type Options struct {
 
 const description = "Berth serves OpenAI's API for responses, containers and more, and routes of its own beside it. " +
 	"Schemas of OpenAI's routes are those of OpenAI's document, without its prose. Berth refuses request fields that it does not serve with 400 and " +
-	"the code unsupported_parameter or unsupported_value; " + berth.DocsURL + "divergences.md lists them. A route marked x-berth is not in OpenAI's document."
+	"the code unsupported_parameter or unsupported_value; " + berth.DocsURL +
+	"divergences.md lists them. A route marked x-berth is not in OpenAI's document."
 
 // document is a document that is being made.
 type document struct {
@@ -44,7 +45,8 @@ func Document(sections []Section, opts Options) ([]byte, error) {
 	schemas := rename(tree["schemas"]).(object)
 	d := &document{operations: map[string]map[string]object{}, ids: map[string]string{},
 		bodies: map[reflect.Type]string{}}
-	d.schemer = schemer{components: schemas, taken: map[string]bool{}, names: map[named]string{}, special: opts.Special,
+	d.schemer = schemer{components: schemas, taken: map[string]bool{}, names: map[namedStruct]string{},
+		special:  opts.Special,
 		comments: &comments{opts.Root, opts.Module, map[string]map[string]string{}}}
 	for name := range schemas {
 		d.taken[name] = true

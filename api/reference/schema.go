@@ -12,9 +12,9 @@ import (
 
 type object = map[string]any
 
-// named is a struct with a component: one for answers and one for requests, in which other fields
+// namedStruct is a struct with a component: one for answers and one for requests, in which other fields
 // are required.
-type named struct {
+type namedStruct struct {
 	reflect.Type
 	request bool
 }
@@ -23,7 +23,7 @@ type named struct {
 type schemer struct {
 	components object                  // the schemas by name
 	taken      map[string]bool         // names that OpenAI's schemas have
-	names      map[named]string        // of the components of structs
+	names      map[namedStruct]string  // of the components of structs
 	special    map[reflect.Type]object // of types that marshal themselves
 	comments   *comments
 }
@@ -78,14 +78,14 @@ func (s *schemer) structure(t reflect.Type, request bool) object {
 	if t.Name() == "" {
 		return s.fields(t, request)
 	}
-	name, known := s.names[named{t, request}]
+	name, known := s.names[namedStruct{t, request}]
 	if !known {
 		suffix := ""
 		if request {
 			suffix = "Param"
 		}
 		name = s.name(t, suffix)
-		s.names[named{t, request}], s.components[name] = name, object{}
+		s.names[namedStruct{t, request}], s.components[name] = name, object{}
 		schema := s.fields(t, request)
 		if text := s.comments.ofType(t); text != "" {
 			schema["description"] = text

@@ -5,7 +5,7 @@ import (
 )
 
 // Inherit sets the fields that a request omits to those of the request of its previous response.
-// It leaves out those that concern a single request, and what is part of the chain.
+// It leaves out those that concern a single request, and those that belong to the chain.
 func Inherit(req, previous *berth.ResponseRequest) error {
 	from := *previous
 	from.Input, from.Prompt, from.PromptItems, from.PreviousResponseID, from.Conversation = nil, nil, nil, "", nil
@@ -28,7 +28,7 @@ func Inherit(req, previous *berth.ResponseRequest) error {
 	if err := fillIn(req, &from); err != nil {
 		return err
 	}
-	own.Inherit = false // what is stored is complete
+	own.Inherit = false // a stored request is complete
 	req.Berth = &own
 	return nil
 }

@@ -13,9 +13,9 @@ import (
 	"github.com/berth-run/berth/api/exchange"
 )
 
-// A far is a connection to another server of the cluster, which answers the frames for its
+// A remote is a connection to another server of the cluster, which answers the frames for its
 // containers, as if the client had connected to it. Its messages are sent to the client unchanged.
-type far struct {
+type remote struct {
 	conn *websocket.Conn
 
 	mu    sync.Mutex
@@ -83,7 +83,7 @@ func (t *turn) answerAt(server string) error {
 }
 
 // far returns the connection to a server, and whether it was there before.
-func (k *socket) far(server string, c berth.Caller) (f *far, known bool, err error) {
+func (k *socket) far(server string, c berth.Caller) (f *remote, known bool, err error) {
 	k.mu.Lock()
 	f = k.fars[server]
 	k.mu.Unlock()
@@ -98,7 +98,7 @@ func (k *socket) far(server string, c berth.Caller) (f *far, known bool, err err
 		return nil, false, &lost
 	}
 	conn.SetReadLimit(-1)
-	f = &far{conn: conn, turns: map[string]chan<- ending{}}
+	f = &remote{conn: conn, turns: map[string]chan<- ending{}}
 	k.mu.Lock()
 	if other := k.fars[server]; other != nil {
 		k.mu.Unlock()
@@ -112,7 +112,7 @@ func (k *socket) far(server string, c berth.Caller) (f *far, known bool, err err
 }
 
 // forget removes a connection that has ended.
-func (k *socket) forget(server string, f *far) {
+func (k *socket) forget(server string, f *remote) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.fars[server] == f {
@@ -130,7 +130,7 @@ func (k *socket) closeFars() {
 }
 
 // begin sends a frame. It returns false if the connection has ended.
-func (f *far) begin(ctx context.Context, fr *frame, ended chan<- ending) bool {
+func (f *remote) begin(ctx context.Context, fr *frame, ended chan<- ending) bool {
 	f.mu.Lock()
 	if f.turns == nil {
 		f.mu.Unlock()
@@ -148,7 +148,7 @@ func (f *far) begin(ctx context.Context, fr *frame, ended chan<- ending) bool {
 }
 
 // copy sends the messages of the other server to the client until the connection ends.
-func (f *far) copy(k *socket, server string) {
+func (f *remote) copy(k *socket, server string) {
 	responses := map[string]berth.ResponseID{} // by lane
 	for {
 		_, data, err := f.conn.Read(k.ctx)
@@ -185,7 +185,7 @@ func (f *far) copy(k *socket, server string) {
 }
 
 // end ends the turn of a lane.
-func (f *far) end(lane string, how ending) {
+func (f *remote) end(lane string, how ending) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if ended := f.turns[lane]; ended != nil {

@@ -60,7 +60,7 @@ type steering struct {
 }
 
 // decodeFrame decodes a client event. It returns errors of the event itself, which are sent
-// at once. An error of the request within it is in the frame. In both cases, the frame's
+// immediately. An error of the request within it is in the frame. In both cases, the frame's
 // lane is set if it is valid.
 func decodeFrame(rules *request.Rules, data []byte) (frame, error) {
 	f := frame{size: int64(len(data))}

@@ -70,7 +70,7 @@ func (d *Door) Connect(x *exchange.Exchange, r *http.Request, c berth.Caller) er
 	conn.SetReadLimit(d.Exchange.Limits.MaxBody)
 	k := &socket{
 		door: d, request: r, project: c.Project, conn: conn, id: x.RequestID(),
-		memory: engine.NewMemory(d.Exchange.Limits.MaxBody), lanes: map[string]*lane{}, fars: map[string]*far{},
+		memory: engine.NewMemory(d.Exchange.Limits.MaxBody), lanes: map[string]*lane{}, fars: map[string]*remote{},
 		idle: make(chan struct{}), unwelcome: make(chan struct{}, 1),
 	}
 	k.ctx, k.leave = context.WithCancelCause(r.Context())
@@ -114,8 +114,8 @@ type socket struct {
 	unwelcome chan struct{} // gets a value when the caller's key has become invalid
 	idle      chan struct{} // closed when retired is true and running is 0
 
-	mu      sync.Mutex      // guards what follows
-	fars    map[string]*far // by server
+	mu      sync.Mutex         // guards what follows
+	fars    map[string]*remote // by server
 	lanes   map[string]*lane
 	waiting []frame // in the order of their arrival
 	running int

@@ -375,7 +375,7 @@ func TestOwner(t *testing.T) {
 	}
 }
 
-// Of many states that start at once, one becomes the owner of an empty bucket. A bucket with
+// Of many states that start at the same time, one becomes the owner of an empty bucket. A bucket with
 // objects of others has none.
 func TestClaim(t *testing.T) {
 	s3 := s3test.Start(t)

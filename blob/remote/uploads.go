@@ -9,7 +9,7 @@ import (
 	"github.com/minio/minio-go/v7"
 )
 
-// uploadsPage is the number of uploads listed at once.
+// uploadsPage is the number of uploads listed at a time.
 const uploadsPage = 1000
 
 // AbortUploads aborts the multipart uploads that were started before a time. A server that was

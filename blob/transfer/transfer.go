@@ -17,7 +17,7 @@ import (
 	"github.com/berth-run/berth/blob"
 )
 
-// parallel is how many contents are copied at once.
+// parallel is how many contents are copied concurrently.
 const parallel = 8
 
 // A Result counts contents.
@@ -30,7 +30,7 @@ type Result struct {
 
 // Copy copies all contents of a bucket to another one. It skips those that the target has already,
 // with the same content, so that an interrupted copy can be continued. It verifies each content in
-// the target. A content that is deleted meanwhile is counted and not copied.
+// the target. A content that is deleted during the copy is counted and not copied.
 func Copy(ctx context.Context, from, to blob.Storage) (r Result, err error) {
 	var mu sync.Mutex
 	group, within := errgroup.WithContext(ctx)

@@ -11,7 +11,7 @@ import (
 // The real-time signals that are programs' own.
 const firstRealTime, lastRealTime unix.Signal = 34, 64
 
-// catchSignals makes PID 1 survive what is sent to an init: only its end from outside
+// catchSignals makes PID 1 survive signals to an init: only its end from outside
 // ends it. Signals are caught, not ignored: every command would inherit that, and kill
 // would end none.
 //

@@ -17,7 +17,7 @@ const attemptTime = 2 * time.Second
 const reached = 3
 
 // unreachable tries to connect to addresses for a time, and ends with the code reached if the last
-// attempt to one of them succeeds. "kubernetes" stands for the API server as Pods see it.
+// attempt to one of them succeeds. "kubernetes" is the API server as Pods see it.
 func unreachable(duration string, addresses []string) error {
 	limit, err := time.ParseDuration(duration)
 	if err != nil {

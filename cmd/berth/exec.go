@@ -195,7 +195,7 @@ func listTerminals(cmd *cobra.Command, c *guest.Client, asJSON bool) error {
 	})
 }
 
-// joinTerminal connects this terminal to one that is open. If ctx ends, the other one goes on.
+// joinTerminal connects this terminal to one that is open. If ctx ends, the other one continues.
 func joinTerminal(ctx context.Context, c *guest.Client, pid int) error {
 	p, err := c.Join(ctx, pid)
 	if errors.Is(err, fs.ErrNotExist) {

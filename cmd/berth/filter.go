@@ -23,7 +23,7 @@ type condition struct {
 // conditions is the value of --filter, which may be repeated.
 type conditions struct {
 	example string
-	fields  []string // that objects have; a last element of * stands for any name
+	fields  []string // that objects have; a last element of * matches any name
 	all     []condition
 }
 
@@ -146,7 +146,7 @@ func valueAt(fields map[string]any, field string) any {
 }
 
 // matches reports whether a value of JSON, or an element of a list, satisfies the condition. JSON omits
-// what is empty, false or 0.
+// empty strings, false and 0.
 func (c condition) matches(v any) bool {
 	switch v := v.(type) {
 	case nil:

@@ -38,7 +38,7 @@ func main() {
 func Main(args []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	context.AfterFunc(ctx, stop) // the second signal ends the process at once
+	context.AfterFunc(ctx, stop) // the second signal ends the process immediately
 	root := newRoot()
 	root.SetArgs(args)
 	root.SetOut(onTerminal(os.Stdout))

@@ -49,7 +49,7 @@ func saveIn(root *os.Root, name string, body io.Reader, mode fs.FileMode, force 
 		return n, err
 	}
 	if !force {
-		// A link, unlike a rename, does not replace a file that was created meanwhile.
+		// A link, unlike a rename, does not replace a file that was created since it looked.
 		err := root.Link(next, name)
 		if err == nil || errors.Is(err, fs.ErrExist) {
 			return n, asExists(err)

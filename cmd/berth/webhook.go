@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -154,7 +155,7 @@ func findEndpoint(ctx context.Context, s *webhook.Service, p berth.ProjectID, re
 
 // asPlain returns the message of an error for clients without its code.
 func asPlain(err error) error {
-	if e, ok := err.(*berth.Error); ok && e.Err == nil {
+	if e, ok := errors.AsType[*berth.Error](err); ok && e.Err == nil {
 		return fmt.Errorf("%s", e.Message)
 	}
 	return err

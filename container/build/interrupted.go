@@ -155,7 +155,7 @@ func (d *Service) endIfInterrupted(ctx context.Context, ref store.ObjectRef) err
 				return err
 			}
 			if b.Server != server || d.builds.find(ref.Project, b.ID) != nil {
-				return nil // it was started meanwhile
+				return nil // it has been started
 			}
 			f(b)
 			return b.encode(o)

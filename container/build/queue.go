@@ -36,9 +36,9 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
-// A queue admits builds of projects, a limited number at once. It is safe for concurrent use.
+// A queue admits builds of projects, a limited number concurrently. It is safe for concurrent use.
 type queue struct {
-	most        int // at once
+	most        int // concurrently
 	mostProject int // of one project
 
 	mu      sync.Mutex

@@ -77,7 +77,7 @@ func (d *Service) runBuild(ctx context.Context, c berth.Caller, run *running, re
 	if err == nil {
 		err = d.finish(ctx, c.Project, run)
 	}
-	// Only what is saved shows the end: another server may have ended the build.
+	// Only the saved record shows the end: another server may have ended the build.
 	ended := run.state()
 	ended.EndedAt, ended.BeatAt = now.UnixMilli(), now.UnixMilli()
 	if err != nil && why == nil {
@@ -98,7 +98,7 @@ func (d *Service) runBuild(ctx context.Context, c berth.Caller, run *running, re
 func (d *Service) finish(ctx context.Context, p berth.ProjectID, run *running) error {
 	b := run.state()
 	b.Status = StatusReady
-	err := d.saveRunning(ctx, p, b) // before its tags: a tag selects only what is ready
+	err := d.saveRunning(ctx, p, b) // before its tags: a tag selects only ready builds
 	var t *Template
 	if err == nil {
 		t, err = d.Update(ctx, p, b.Template, func(t *Template) error {

@@ -3,6 +3,7 @@ package build
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -205,7 +206,7 @@ func (w *worker) create(ctx context.Context, req container.CreateRequest) error 
 	d := w.service
 	req.Name, req.ExpiresAfter = "e2b-build", &berth.ExpiresAfter{Anchor: "last_active_at", Minutes: 10}
 	made, err := d.Containers.Create(ctx, w.caller, req)
-	if e, ok := err.(*berth.Error); ok && strings.HasPrefix(e.Param, "network_policy") {
+	if e, ok := errors.AsType[*berth.Error](err); ok && strings.HasPrefix(e.Param, "network_policy") {
 		w.log("warn", "The build has no network: "+e.Message)
 		req.NetworkPolicy = nil
 		made, err = d.Containers.Create(ctx, w.caller, req)
@@ -374,7 +375,7 @@ func (w *worker) runStart(ctx context.Context, start StartCommand) (stop func(),
 				}
 			}
 		}
-		defer func() { // what is not a whole line when the build no longer reads
+		defer func() { // the rest of a line when the build no longer reads
 			lines.write(nil, true, from("stdout"))
 			errLines.write(nil, true, from("stderr"))
 		}()

@@ -25,7 +25,7 @@ type Sandbox struct {
 	Dir      string // of commands that name none; empty is the user's home
 }
 
-// live returns what is cached of a record.
+// live returns the cached record.
 func (rec *Record) live(p berth.ProjectID, at time.Time) Sandbox {
 	return Sandbox{Project: p, Deadline: rec.Deadline, at: at, Ports: rec.Ports, User: rec.User, Dir: rec.Dir}
 }
@@ -91,8 +91,8 @@ func (d *Cache) known(id berth.ContainerID) (s Sandbox, ok, loaded bool) {
 	return s, ok, !d.loaded.IsZero()
 }
 
-// Discover reads the sandboxes that this server does not know yet: at once if now is set, because the client has proved
-// that it knows a sandbox.
+// Discover reads the sandboxes that this server does not know yet: immediately if now is set, because the client has
+// proved that it knows a sandbox.
 func (d *Cache) Discover(ctx context.Context, now bool) error {
 	arrived := d.Now()
 	if !now {
@@ -109,7 +109,7 @@ func (d *Cache) Discover(ctx context.Context, now bool) error {
 		return context.Cause(ctx)
 	}
 	if d.discovery.at.After(arrived) {
-		return nil // another request has done it meanwhile
+		return nil // another request has done it
 	}
 	d.discovery.at = d.Now()
 	refs, err := d.Objects.ExpiredObjects(ctx, store.KindSandbox, time.Unix(never, 0).Add(time.Second), most)
@@ -168,7 +168,7 @@ func (d *Cache) watch(p berth.ProjectID, id berth.ContainerID, rec *Record) {
 	d.wake()
 }
 
-// wake makes Run look for what is due.
+// wake makes Run look for due records.
 func (d *Cache) wake() {
 	select {
 	case d.changed <- struct{}{}:

@@ -37,7 +37,8 @@ type event struct {
 	Intent bool  `json:"intent,omitempty"` // the change is about to be made
 }
 
-// lastEvent stands for the number of the event of the end in an id: a sandbox ends once, however often that is found.
+// lastEvent is used in place of the number of the event of the end in an id: a sandbox ends once, however often
+// that is found.
 const lastEvent = "end"
 
 func eventID(id berth.ContainerID, number string) string {
@@ -133,7 +134,8 @@ func (d *Events) saveLast(ctx context.Context, p berth.ProjectID, id berth.Conta
 	return d.saveEvent(ctx, p, d.emit(p, id, rec, berth.EventSandboxKilled, nil))
 }
 
-// maxSaveTries is how often the deliveries of an event are determined again because a webhook was deleted meanwhile.
+// maxSaveTries is how often the deliveries of an event are determined again because a webhook was deleted before
+// they were saved.
 const maxSaveTries = 5
 
 // saveEvent saves an event with its deliveries and other objects, in one transaction. It does nothing if the event is

@@ -13,7 +13,7 @@ import (
 // discardTimeout bounds the deletion of a container whose sandbox could not be saved.
 const discardTimeout = time.Minute
 
-// maxPauseTries is how often a pause is tried again because clients connect to the sandbox meanwhile.
+// maxPauseTries is how often a pause is tried again because clients connect to the sandbox before it ends.
 const maxPauseTries = 20
 
 // Pause pauses a sandbox. It remains until a client resumes or deletes it, or its container

@@ -62,7 +62,7 @@ func decode(o *store.Object) (*Record, error) {
 }
 
 // Over reports whether a sandbox is past a deadline that kills it. Its end may not be saved yet, but its clients see
-// it as ended everywhere at once.
+// it as ended everywhere immediately.
 func (rec *Record) Over(now time.Time) bool {
 	return rec.Deadline <= now.Unix() && rec.OnTimeout != OnTimeoutPause
 }

@@ -103,7 +103,7 @@ func (d *Service) readAll(ctx context.Context, all map[berth.ContainerID]berth.P
 	}
 }
 
-// endDue ends what is due, and returns the time until the next deadline.
+// endDue ends the sandboxes that are due, and returns the time until the next deadline.
 func (d *Service) endDue(ctx context.Context) time.Duration {
 	now := d.Now()
 	due, next := d.takeDue(now)

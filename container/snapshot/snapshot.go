@@ -245,16 +245,16 @@ func (s *Service) open(ctx context.Context, at blob.Ref, snap *berth.Snapshot, k
 	if err != nil {
 		return nil, errors.Join(err, packed.Close())
 	}
-	return &unpacked{content.IOReadCloser(), packed}, nil
+	return &unpackedReader{content.IOReadCloser(), packed}, nil
 }
 
-// unpacked is a content that is decompressed while it is read.
-type unpacked struct {
+// unpackedReader is a content that is decompressed while it is read.
+type unpackedReader struct {
 	io.ReadCloser
 	packed io.Closer
 }
 
-func (u *unpacked) Close() error { return errors.Join(u.ReadCloser.Close(), u.packed.Close()) }
+func (u *unpackedReader) Close() error { return errors.Join(u.ReadCloser.Close(), u.packed.Close()) }
 
 // Delete deletes a snapshot.
 func (s *Service) Delete(ctx context.Context, p berth.ProjectID, id berth.SnapshotID) error {
@@ -276,7 +276,7 @@ func (s *Service) Expire(ctx context.Context, now time.Time) error {
 }
 
 // Sweep removes contents without a record, which a crash may leave. No snapshot may be created
-// meanwhile.
+// during the sweep.
 func (s *Service) Sweep(ctx context.Context) error { return s.contents.Sweep(ctx, s.records) }
 
 // Collect removes contents without a record that were complete before a time. It may run while

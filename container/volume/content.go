@@ -30,7 +30,7 @@ const (
 type visit struct{ end context.CancelFunc }
 
 // Visit mounts a volume and calls f with its content, which f must not use after it returns. The
-// volume stays mounted meanwhile. The context that f is given ends when the volume is to be deleted.
+// volume stays mounted while f runs. The context that f is given ends when the volume is to be deleted.
 func (l *Service) Visit(ctx context.Context, p berth.ProjectID, id berth.VolumeID, f func(context.Context,
 	*Content) error) error {
 	ctx, cancel := context.WithCancel(ctx)
@@ -191,7 +191,7 @@ func entry(root *beneath.Root, at, shown string) (*Entry, error) {
 }
 
 // List describes the files of a directory and of those below it, down to a depth from 1 to MaxDepth. Each
-// directory comes before its files, and names are in order. A directory's files may change meanwhile;
+// directory comes before its files, and names are in order. A directory's files may change during the walk;
 // those that vanish are left out. More than MaxEntries files are an error.
 func (c *Content) List(ctx context.Context, name string, depth int) ([]*Entry, error) {
 	at, err := local(name)

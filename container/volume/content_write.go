@@ -20,9 +20,9 @@ const (
 	copyBuffer  = 256 << 10 // bytes
 	namesAtOnce = 512       // read from a directory
 
-	// removeLevels is how many directories below each other are open at once while they are removed.
+	// removeLevels is how many directories below each other are open at the same time while they are removed.
 	removeLevels = 8
-	// removePasses is how often a directory is read again to remove files that sandboxes add meanwhile.
+	// removePasses is how often a directory is read again to remove files that sandboxes add during the removal.
 	removePasses = 10_000
 )
 

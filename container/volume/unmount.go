@@ -80,7 +80,7 @@ func attached(file *os.File) (*os.File, error) {
 		}
 		loop, err := openLoop("/dev/"+name, number)
 		if err != nil {
-			continue // detached meanwhile
+			continue // it has been detached
 		}
 		info, err := unix.IoctlLoopGetStatus64(int(loop.Fd()))
 		if err == nil && info.Device == st.Dev && info.Inode == st.Ino {

@@ -315,7 +315,7 @@ func (l *Service) Expire(ctx context.Context, now time.Time) error {
 }
 
 // Sweep removes contents without a record, which a crash may leave. No volume may be created
-// meanwhile.
+// during the sweep.
 func (l *Service) Sweep(ctx context.Context) error {
 	paths, err := filepath.Glob(filepath.Join(l.opts.Dir, "*", "*"))
 	if err != nil {

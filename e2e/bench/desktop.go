@@ -18,7 +18,7 @@ const desktopPool = "containers:\n  pool: 0\n  pools:\n    - {template: desktop,
 const desktopRuns = 5
 
 // measureDesktop measures the computer tool in a container: from the request for a response to its
-// end, with a model that answers at once.
+// end, with a model that answers immediately.
 func measureDesktop(ctx context.Context, b *bench) (err error) {
 	t := &table{title: "The computer tool in a container"}
 	if _, err := os.Stat(filepath.Join(b.images, "names", "desktop")); err != nil {

@@ -145,7 +145,7 @@ func (s *server) guestUpload(ctx context.Context, id, path string) error {
 	return s.guest(id).WriteFile(ctx, "", "/mnt/data/large", "", f)
 }
 
-// download reads what is at a path, which must be of a size.
+// download reads the file at a path, which must have a size.
 func (s *server) download(ctx context.Context, path string, size int64) error {
 	resp, err := s.send(ctx, http.MethodGet, path, "", nil)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 // difference between two runs look significant.
 const savedParts = 10
 
-// save writes the rows of a table, and what stands beside them, in the format of Go
+// save writes the rows of a table and their baselines in the format of Go
 // benchmarks, for benchstat.
 func (t *table) save(w io.Writer) {
 	for _, r := range t.rows {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// ballast is what is in a container whose content is not small.
+// ballast is the content of a container that is not small.
 const ballast = 100 // MB
 
 // measureLife measures what can be done with whole containers: one that is as it was

@@ -1,5 +1,5 @@
 // Command bench measures Berth as its users meet it: the built binary, over HTTP,
-// with real sandboxes. Beside each figure stands what else could have been done,
+// with real sandboxes. Beside each figure is the alternative,
 // measured in the same run, because machines differ and are busy.
 //
 // It needs root, bin/berth and a base template, which `make bench` provides. It
@@ -26,7 +26,7 @@ import (
 
 // A bench is one run of this program.
 type bench struct {
-	n      int    // how often what is quick is done; how many sandboxes there are at once
+	n      int    // repetitions of quick operations; concurrent sandboxes
 	size   int64  // of a large file, in bytes
 	rows   int    // responses that are stored for the subject million
 	docs   int    // documents that are indexed for the subject search
@@ -202,7 +202,7 @@ func load() string {
 	return "load " + one
 }
 
-// prepare finds what is needed and makes an empty state directory. It is not in the
+// prepare finds the programs and makes an empty state directory. It is not in the
 // system's directory for temporary files, which may be memory.
 func (b *bench) prepare() error {
 	cache, err := os.UserCacheDir()

@@ -28,7 +28,7 @@ var plainText = strings.Repeat("word ", answerWords)
 // codeOutput is what the code of a call prints.
 const codeOutput = "42378" // 6*7*1009
 
-// newModel starts a model that answers at once and in one write. It speaks Chat Completions
+// newModel starts a model that answers immediately and in one write. It speaks Chat Completions
 // and Responses, holds no state, and lists one model, "m".
 func newModel() *httptest.Server {
 	mux := http.NewServeMux()

@@ -27,8 +27,8 @@ type target struct {
 	goals  overheadGoals
 }
 
-// overheadGoals are for the processor time of one, answers a second at 16 at once, and what is
-// added to the first delta: its median at 1 and at 64 at once, its 99th percentile at 1.
+// overheadGoals are for the processor time of one, answers a second at 16 at a time, and what is
+// added to the first delta: its median at 1 and at 64 at a time, its 99th percentile at 1.
 type overheadGoals struct{ processor, rate, first, first64, tail string }
 
 // overheadFigures are what one target took at one width.

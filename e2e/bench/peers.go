@@ -16,7 +16,7 @@ import (
 
 const (
 	peerTime  = 2 * time.Second // of one work of one peer in a round
-	peerWidth = 16              // requests at once
+	peerWidth = 16              // requests at a time
 	peerChain = 20              // turns of a chain
 )
 
@@ -142,8 +142,8 @@ func (w work) load(ctx context.Context, client *http.Client, p *peer) overheadFi
 	return f
 }
 
-// showPeers prints Berth beside each peer: latencies of what is done one at a time, rates of
-// what is done many at once, and processor time.
+// showPeers prints Berth beside each peer: latencies of sequential requests, rates of
+// what is done many at a time, and processor time.
 func (b *bench) showPeers(peers []*peer, results [][]peerResult) {
 	one, many := &table{title: "Berth beside others, one at a time"}, &table{title: "Berth beside others, 16 at once"}
 	cpu := &table{title: "Processor time of one, of the server"}

@@ -13,7 +13,7 @@ import (
 
 const (
 	scaleServers = 3
-	scaleWidth   = 32 // requests at once, to all servers together
+	scaleWidth   = 32 // requests at a time, to all servers together
 	scaleRounds  = 5
 )
 

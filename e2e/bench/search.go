@@ -29,7 +29,7 @@ type library struct {
 	store string
 	index map[string]int // of the documents, by their files' ids
 	read  time.Duration  // until all documents were read
-	cpu   float64        // of the server meanwhile, in seconds
+	cpu   float64        // of the server in that time, in seconds
 	first time.Duration  // the first search, for which the index is built
 }
 

@@ -25,7 +25,7 @@ import (
 // seedQuestion is the input of each stored response.
 var seedQuestion = "Answer at once." + strings.Repeat(" word", answerWords-3)
 
-// seeders is how many copies are written at once. The store commits them together.
+// seeders is how many copies are written concurrently. The store commits them together.
 const seeders = 256
 
 // seed writes n copies of a response into the store of a server that is stopped, as a server

@@ -13,14 +13,14 @@ import (
 	"time"
 )
 
-// Streams that are open at once: how many, and for how long each.
+// Streams that are open at the same time: how many, and for how long each.
 const (
 	crowdFactor = 10 // times bench.n
 	crowdTokens = 20
 	crowdPause  = 500 * time.Millisecond // between tokens
 )
 
-// measureStream measures the server while many answers are streamed at once, each kind by a
+// measureStream measures the server while many answers are streamed concurrently, each kind by a
 // server of its own, whose memory is that of these streams therefore.
 func measureStream(ctx context.Context, b *bench) error {
 	t := &table{title: fmt.Sprintf("%d streams at once", crowdFactor*b.n)}
@@ -43,7 +43,7 @@ func measureStream(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// crowd opens many streams and looks at the server meanwhile and afterwards.
+// crowd opens many streams and measures the server during that time and afterwards.
 func (b *bench) crowd(ctx context.Context, t *table, what, path string, body []byte) (err error) {
 	model := httptest.NewServer(http.HandlerFunc(completeSlowly))
 	defer model.Close()

@@ -145,7 +145,7 @@ func (r row) cells() []string {
 
 func measured(v float64, unit string) string { return strings.TrimSpace(number(v) + " " + unit) }
 
-// number writes three digits of a value, or what stands before the point.
+// number writes three digits of a value, or the part before the point.
 func number(v float64) string {
 	if math.IsNaN(v) {
 		return "–"

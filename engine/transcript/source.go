@@ -45,7 +45,7 @@ func sourceOf(previous berth.ResponseID, c *berth.ResponseConversation) source {
 	case previous != "":
 		return previousResponse(previous)
 	}
-	return nothing{}
+	return emptySource{}
 }
 
 // sourceOfStored returns the source of a stored response.
@@ -56,13 +56,13 @@ func sourceOfStored(rec *store.Response) source {
 	case body.PreviousResponseID != nil:
 		return previousResponse(*body.PreviousResponseID)
 	}
-	return nothing{}
+	return emptySource{}
 }
 
-// nothing is the source of the first response of a chain.
-type nothing struct{}
+// emptySource is the source of the first response of a chain.
+type emptySource struct{}
 
-func (nothing) read(_ context.Context, svc *Service, _ berth.ProjectID) (Chain, error) {
+func (emptySource) read(_ context.Context, svc *Service, _ berth.ProjectID) (Chain, error) {
 	return Chain{age: svc.cache.now()}, nil
 }
 

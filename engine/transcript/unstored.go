@@ -17,12 +17,12 @@ type Unstored struct {
 
 	mu     sync.Mutex
 	bytes  int64
-	chains map[Key]*unstored
+	chains map[Key]*unstoredChain
 }
 
-// An unstored chain is added when its response is created, so that a client can continue
+// An unstoredChain chain is added when its response is created, so that a client can continue
 // the response as soon as it ends.
-type unstored struct {
+type unstoredChain struct {
 	settled chan struct{} // closed when the run has ended
 	chain   Chain
 	size    int64
@@ -31,7 +31,7 @@ type unstored struct {
 // NewUnstored returns an Unstored that holds items of at most limit bytes. A chain that
 // does not fit is not held.
 func NewUnstored(limit int64) *Unstored {
-	return &Unstored{limit: limit, chains: map[Key]*unstored{}}
+	return &Unstored{limit: limit, chains: map[Key]*unstoredChain{}}
 }
 
 // Forget removes a response of a project, if it is there.
@@ -55,7 +55,7 @@ func (m *Unstored) Expect(key Key) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.chains[key] = &unstored{settled: make(chan struct{})}
+	m.chains[key] = &unstoredChain{settled: make(chan struct{})}
 }
 
 // settle sets the chain of an expected response that has ended. It removes one that

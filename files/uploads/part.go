@@ -199,12 +199,12 @@ func (s *Service) join(ctx context.Context, p berth.ProjectID, r *record, ids []
 			"The parts have %d bytes together, but the upload was created with %d bytes. Add the missing parts, or list others.",
 			total, r.Upload.Bytes)
 	}
-	content := &joined{open: func(it *part) (io.ReadCloser, error) { return s.open(ctx, p, it) }, rest: list}
+	content := &joinedReader{open: func(it *part) (io.ReadCloser, error) { return s.open(ctx, p, it) }, rest: list}
 	defer content.Close()
 	in := io.Reader(content)
 	if sum != "" {
 		hash := md5.New() // a checksum that the client chose, not a protection
-		in = &checked{r: io.TeeReader(content, hash), check: func() error {
+		in = &checkedReader{r: io.TeeReader(content, hash), check: func() error {
 			if got := hex.EncodeToString(hash.Sum(nil)); !strings.EqualFold(got, sum) {
 				return berth.Invalid("md5",
 					"The MD5 of the parts is %s, but the request has %s. Upload the damaged part again.", got, sum)
@@ -226,14 +226,14 @@ func (s *Service) open(ctx context.Context, p berth.ProjectID, it *part) (io.Rea
 	return s.contents.OpenSeeker(ctx, at, blob.Key(secret), it.Bytes)
 }
 
-// joined reads parts one after the other.
-type joined struct {
+// joinedReader reads parts one after the other.
+type joinedReader struct {
 	open func(*part) (io.ReadCloser, error)
 	rest []*part
 	now  io.ReadCloser
 }
 
-func (j *joined) Read(b []byte) (int, error) {
+func (j *joinedReader) Read(b []byte) (int, error) {
 	for {
 		if j.now == nil {
 			if len(j.rest) == 0 {
@@ -255,7 +255,7 @@ func (j *joined) Read(b []byte) (int, error) {
 	}
 }
 
-func (j *joined) Close() error {
+func (j *joinedReader) Close() error {
 	if j.now == nil {
 		return nil
 	}
@@ -264,13 +264,13 @@ func (j *joined) Close() error {
 	return in.Close()
 }
 
-// checked reads r and returns the error of check in place of io.EOF.
-type checked struct {
+// checkedReader reads r and returns the error of check in place of io.EOF.
+type checkedReader struct {
 	r     io.Reader
 	check func() error
 }
 
-func (c *checked) Read(b []byte) (int, error) {
+func (c *checkedReader) Read(b []byte) (int, error) {
 	n, err := c.r.Read(b)
 	if err == io.EOF {
 		if failure := c.check(); failure != nil {

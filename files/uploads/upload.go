@@ -77,7 +77,7 @@ func New(opts Options) *Service {
 // A record is the body of an object of store.KindUpload.
 type record struct {
 	Upload       berth.Upload `json:"upload"`
-	FileID       berth.FileID `json:"file_id"` // of the complete file; chosen at once, so that a file is made once
+	FileID       berth.FileID `json:"file_id"` // of the complete file; chosen immediately, so that a file is made once
 	ExpiresAfter int64        `json:"expires_after,omitempty"`
 	Parts        int          `json:"parts"`    // received
 	Received     int64        `json:"received"` // their bytes, while they are stored

@@ -110,7 +110,7 @@ func isUpdate(_, change string) bool { return strings.HasPrefix(change, "UPDATED
 // epoch is when the clocks of the tests begin.
 var epoch = time.Unix(1_800_000_000, 0)
 
-// newTree returns a tree with a clock that stands still, and without a bound on the entries.
+// newTree returns a tree with a clock that does not advance, and without a bound on the entries.
 func newTree(t *testing.T, notify bool) *Tree {
 	tr := New(t.TempDir(), notify)
 	tr.limits.before, tr.limits.after = math.MaxInt, math.MaxInt
@@ -291,7 +291,7 @@ func TestChangesOfDeepDirectories(t *testing.T) {
 	})
 }
 
-// A storm of renames, beside which looks end, see nothing of what is
+// A storm of renames, beside which looks end, see nothing of the files
 // elsewhere, and after which they are right again.
 func TestChangesInStorm(t *testing.T) {
 	modes(t, func(t *testing.T, tr *Tree) {

@@ -22,7 +22,7 @@ import (
 const (
 	maxEvents  = 1_000  // of one folder
 	maxTouched = 20_000 // names, of all
-	maxReads   = 256    // of the queue, at once
+	maxReads   = 256    // of the queue, at a time
 	readDelay  = 20 * time.Millisecond
 
 	// A write to a file with several names changes all of them, but is reported for one.

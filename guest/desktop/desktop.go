@@ -13,7 +13,7 @@ import (
 const Number = 0
 
 // Times for which a screenshot waits, so that it shows what the actions caused, and the next
-// action, because Chromium 156 loses clicks that another action follows at once.
+// action, because Chromium 156 loses clicks that another action follows immediately.
 const (
 	reaction = 70 * time.Millisecond  // for the first change
 	quiet    = 35 * time.Millisecond  // without a change

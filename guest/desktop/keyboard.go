@@ -251,7 +251,7 @@ func (d *display) typeText(text string, stopped func() error) error {
 	return nil
 }
 
-// batch returns how many characters of a text are typed at once: few enough that programs
+// batch returns how many characters of a text are typed at a time: few enough that programs
 // keep up, and that free keys suffice for their symbols.
 func (d *display) batch(k *keyboard, runes []rune) int {
 	const most = 100

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Bounds on what is accepted from an X server. Any process of the sandbox can be one.
+// Bounds on data accepted from an X server. Any process of the sandbox can be one.
 const (
 	maxSide  = 4096     // pixels of the display's width and of its height
 	maxReply = 72 << 20 // bytes; an image of maxSide × maxSide pixels is smaller

@@ -168,7 +168,7 @@ func TestCreate(t *testing.T) {
 	}
 }
 
-// What is not a text file is refused, without waiting for it and without changing it.
+// A file that is no text file is refused, without waiting for it and without changing it.
 func TestOtherFiles(t *testing.T) {
 	dir := t.TempDir()
 	fifo, binary, large, link := filepath.Join(dir, "fifo"), filepath.Join(dir, "binary"), filepath.Join(dir, "large"),

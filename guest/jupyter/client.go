@@ -215,7 +215,7 @@ type Reply struct {
 
 // Execute runs code and passes what it publishes to each, until the code has ended. each
 // must not block for long. Execute returns an error if the kernel is gone or ctx ends; the code
-// goes on then.
+// continues then.
 func (c *Client) Execute(ctx context.Context, code string, each func(Message)) (Reply, error) {
 	return c.execute(ctx, code, false, each)
 }

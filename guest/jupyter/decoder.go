@@ -15,7 +15,7 @@ const maxLine = 8 << 20
 const maxFields = 1000
 
 // A Decoder reads Events from lines of JSON that arrive in pieces. It never fails: it drops
-// what is not an event.
+// messages that are no events.
 type Decoder struct {
 	line    []byte // the start of a line that has not ended
 	skipped bool   // up to the end of this line, because a part of it is missing

@@ -34,7 +34,7 @@ const (
 	Count       EventType = "count"       // Text: the number of executions of the kernel; only of an Instance
 )
 
-// Bounds on what is passed on of the results of one message, in bytes.
+// Bounds on the results of one message that are passed on, in bytes.
 const (
 	maxData = 256 << 10
 	maxPNG  = 2 << 20

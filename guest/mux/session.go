@@ -77,7 +77,7 @@ type Sleeper interface {
 	// Received is called for each received frame.
 	Received()
 
-	// Asleep reports whether the sandbox is paused. Meanwhile it gets no pings: they neither
+	// Asleep reports whether the sandbox is paused. A paused sandbox gets no pings: they neither
 	// count as frames above nor wake it.
 	Asleep() bool
 }

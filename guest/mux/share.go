@@ -167,7 +167,7 @@ func (sh *sharing) attach(a *arena) {
 	sh.arena.Store(a)
 }
 
-// accept maps the memory that the server has sent. Without it the session goes on.
+// accept maps the memory that the server has sent. Without it the session continues.
 func (sh *sharing) accept(s *Session) {
 	a, err := sh.files.arena()
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	maxFlows   = 256              // exchanges of datagrams at once; others are dropped
+	maxFlows   = 256              // exchanges of datagrams at a time; others are dropped
 	maxRefused = 1024             // refused addresses in the cache
 	refusedFor = 30 * time.Second // time for which a refused address is reported as unreachable
 	flowIdle   = 3 * time.Minute  // an idle exchange ends after this; the server's own limit is shorter

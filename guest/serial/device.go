@@ -35,7 +35,7 @@ type device struct {
 }
 
 // Read waits for the next change if the port has nothing to read, with or without another
-// end: reads of a port that is hung up return at once.
+// end: reads of a port that is hung up return immediately.
 func (d *device) Read(p []byte) (n int, err error) {
 	rerr := d.raw.Read(func(fd uintptr) bool {
 		for {

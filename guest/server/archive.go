@@ -56,7 +56,7 @@ func (a *archiver) skip() func(path string) bool {
 }
 
 // get serves GET /archive: the changes since the sandbox was started, as layer.Diff
-// writes them. Commands are frozen meanwhile.
+// writes them. Commands are frozen for that time.
 func (a *archiver) get(w http.ResponseWriter, r *http.Request) {
 	if !a.busy.TryLock() {
 		http.Error(w, `{"code":409,"message":"an archive is being made or read"}`, http.StatusConflict)

@@ -121,7 +121,7 @@ func (s *shell) exec(c *command, before string) (*v1.End, error) {
 }
 
 // dumps creates the files into which a command's shell writes its state. If the initial
-// state is unknown and several commands run at once, the first one writes that as well.
+// state is unknown and several commands run concurrently, the first one writes that as well.
 func (s *shell) dumps(c *command, before string) (err error) {
 	if before == "" && len(c.call.commands) > 1 && c.index == 0 {
 		if c.began, err = s.state.dump(c, ".began"); err != nil {

@@ -81,7 +81,7 @@ func TestEpochs(t *testing.T) {
 	}
 }
 
-// What is no epoch is refused.
+// A value that is no epoch is refused.
 func TestEpochLine(t *testing.T) {
 	for _, line := range []string{"\n", "epoch\n", "epoch x\n", "epoch -1\n", "epoch 99999999999999999999\n",
 		"GET / HTTP/1.1 and much more text\n"} {

@@ -78,7 +78,7 @@ func copyFile(to io.Writer, from io.Reader) (int64, error) {
 	return io.CopyBuffer(struct{ io.Writer }{to}, struct{ io.Reader }{from}, *buf)
 }
 
-// openFile opens without blocking on a FIFO that stands in a file's place.
+// openFile opens without blocking on a FIFO in a file's place.
 func (s *Server) openFile(root, path string, id identity) (*os.File, error) {
 	const flags = os.O_RDONLY | syscall.O_NONBLOCK
 	if root == "" {
@@ -170,7 +170,7 @@ func (s *Server) saveFile(root, path string, id identity, body io.Reader,
 	if missing == nil && old.IsDir() {
 		return "", connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("path is a directory: %s", full))
 	}
-	dir, err := top.OpenRoot(filepath.Dir(path)) // commands may replace the directory meanwhile
+	dir, err := top.OpenRoot(filepath.Dir(path)) // commands may replace the directory at any time
 	if err != nil {
 		return "", err
 	}

@@ -157,7 +157,7 @@ func list(dir string, depth int, names owners, out *pb.ListDirResponse) error {
 		path := filepath.Join(dir, d.Name())
 		e, err := describe(path, names)
 		if err != nil {
-			continue // removed meanwhile
+			continue // it has been removed
 		}
 		out.Entries = append(out.Entries, e)
 		if depth > 1 && d.IsDir() {

@@ -17,7 +17,7 @@ import (
 )
 
 // folder serves GET /folder?root=DIR&path=…: the regular files at and below a path
-// in DIR, as a tar. Links are neither followed nor included. Files that vanish meanwhile,
+// in DIR, as a tar. Links are neither followed nor included. Files that vanish during the walk,
 // and files whose names are not sayable, are left out.
 func (s *Server) folder(w http.ResponseWriter, r *http.Request) {
 	root, err := beneath.Open(r.URL.Query().Get("root"))

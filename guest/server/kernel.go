@@ -379,7 +379,7 @@ func (k *kernel) execute(c *command, out *kernelOutput) *v1.End {
 	return &v1.End{ExitCode: 128 + int32(unix.SIGKILL), Timeout: why == errKernelTime}
 }
 
-// evaluate runs code, and silently what is wrapped around it.
+// evaluate runs code, and silently the code wrapped around it.
 func (k *kernel) evaluate(ctx context.Context, script string, out *kernelOutput) (jupyter.Reply, error) {
 	before, code, after := jupyter.Unwrap(script)
 	if before != "" {

@@ -9,7 +9,7 @@ import (
 	"github.com/berth-run/berth/guest/jupyter"
 )
 
-// Bounds on what is recorded of a call's output, in bytes. Together they are below what a
+// Bounds on the recorded output of a call, in bytes. Together they are below what a
 // spool sends without a gap.
 const (
 	kernelHead = 1 << 20  // the start of the text

@@ -9,7 +9,7 @@ import (
 	"github.com/berth-run/berth/guest/jupyter"
 )
 
-// recorded returns what is recorded of the messages of a kernel.
+// recorded returns the recorded messages of a kernel.
 func recorded(t *testing.T, add func(o *kernelOutput)) (text string, results []map[string]json.RawMessage) {
 	t.Helper()
 	sp := &spool{name: filepath.Join(t.TempDir(), "output"), ring: func() {}}

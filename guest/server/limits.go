@@ -95,7 +95,7 @@ func (s *Server) watchProcesses() {
 		return
 	}
 	defer s.reaper.still.Unlock()
-	for _, p := range all { // no process starts meanwhile
+	for _, p := range all { // no process starts during the loop
 		_ = unix.Kill(p.pid, unix.SIGSTOP)
 	}
 	worst, most := (*command)(nil), 0

@@ -37,7 +37,7 @@ const (
 	outTime = 30 * time.Second
 )
 
-// firstAddr is the first address that stands for an outside name. Loopback addresses below
+// firstAddr is the first address mapped to an outside name. Loopback addresses below
 // 127.8.0.0 are left for the sandbox's own use.
 var firstAddr = netip.MustParseAddr("127.8.0.1")
 

@@ -205,7 +205,7 @@ func (ps *processes) watch(p *process, readers map[string]*os.File) {
 		all.Go(func() { p.pump(name, r) })
 	}
 	go func() {
-		_ = p.cmd.Wait() // at once: a dead child hides dead orphans from the reaper
+		_ = p.cmd.Wait() // immediately: a dead child hides dead orphans from the reaper
 		ps.server.reaper.release(p.cmd.Process.Pid)
 		all.Wait()
 		if p.stdin != nil {

@@ -49,7 +49,7 @@ func (r *reaper) start(cmd *exec.Cmd) error {
 	r.still.RLock()
 	defer r.still.RUnlock()
 	r.mu.Lock()
-	defer r.mu.Unlock() // a child that dies at once is registered before reap sees it
+	defer r.mu.Unlock() // a child that dies immediately is registered before reap sees it
 	if err := r.starter.start(cmd); err != nil {
 		return err
 	}

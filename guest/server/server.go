@@ -157,7 +157,7 @@ func (s *Server) routes() http.Handler {
 }
 
 // Serve answers Berth servers on l until ctx ends. Each connection carries a session of
-// package mux, and each stream of it HTTP; many servers may be connected at once.
+// package mux, and each stream of it HTTP; many servers may be connected at the same time.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	go s.watchLimits(ctx)
 	if addr, ok := l.Addr().(*net.TCPAddr); ok {

@@ -47,7 +47,7 @@ const (
 )
 
 // Write writes the tree at root as an image. It skips sockets. The tree must not change
-// meanwhile.
+// until it returns.
 func Write(w io.Writer, root string) error {
 	owners, err := layer.OwnersOf(root)
 	if err != nil {

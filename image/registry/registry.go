@@ -87,7 +87,7 @@ func parse(ref string) (name.Reference, error) {
 // does not exist: a client must not learn which names this network has.
 var ErrNotPublic = errors.New("its registry has no public address, and e2b.registries does not list it")
 
-// Explain returns what is wrong with a registry or an image, in words for a client that is not the operator:
+// Explain returns the fault of a registry or an image, in words for a client that is not the operator:
 // without addresses of this network, such as that of the resolver.
 func Explain(err error) string {
 	if _, unknown := errors.AsType[*net.DNSError](err); unknown || errors.Is(err, ErrNotPublic) {
@@ -287,17 +287,17 @@ func plain(err error) error {
 		}
 		return ' '
 	}, err.Error())
-	return &printable{text: strings.ToValidUTF8(text[:min(len(text), maxError)], ""), err: err}
+	return &printableError{text: strings.ToValidUTF8(text[:min(len(text), maxError)], ""), err: err}
 }
 
-// A printable is an error whose text is safe to print.
-type printable struct {
+// A printableError is an error whose text is safe to print.
+type printableError struct {
 	text string
 	err  error
 }
 
-func (e *printable) Error() string { return e.text }
-func (e *printable) Unwrap() error { return e.err }
+func (e *printableError) Error() string { return e.text }
+func (e *printableError) Unwrap() error { return e.err }
 
 var unnamable = regexp.MustCompile(`[^a-z0-9._-]+`)
 

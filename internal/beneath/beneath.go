@@ -252,7 +252,7 @@ func (r *Root) InTarget(name string, f func(dir int, base string) error) error {
 
 // Walk calls f for a path and all files below it, a directory before its content and names in
 // order. It follows no links below the path. It omits files that vanish or become links
-// meanwhile.
+// during the walk.
 func (r *Root) Walk(name string, f func(name string, kind fs.FileMode) error) error {
 	info, err := r.Lstat(name)
 	if err != nil {
@@ -305,7 +305,7 @@ func (r *Root) walk(name string, f func(name string, kind fs.FileMode) error) er
 }
 
 // Gone reports whether an error means that the file at a walked path is gone or was replaced:
-// other programs may change the tree meanwhile.
+// other programs may change the tree during the call.
 func Gone(err error) bool {
 	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) ||
 		errors.Is(err, ErrEscape)

@@ -68,7 +68,7 @@ func (s *steps) walk(follow bool, f func(dir int, base string) error) error {
 }
 
 // up goes to the parent directory by its name: the reached directory may have been moved out of
-// the Root meanwhile.
+// the Root during the call.
 func (s *steps) up() error {
 	n := 1
 	for len(s.rest) > 0 && s.rest[0] == ".." {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A Manual is a Clock that stands still until a test advances it.
+// A Manual is a Clock that only a test advances.
 type Manual struct {
 	mu      sync.Mutex
 	now     time.Time

@@ -30,7 +30,7 @@ type Limits = nofile.Connections
 
 const (
 	// grace is the time for which a new connection that has sent data is not replaced.
-	// When many clients connect at once, the server needs time to read their requests.
+	// When many clients connect at the same time, the server needs time to read their requests.
 	grace = 2 * time.Second
 
 	// idleTime is the idle timeout of connections without a key.

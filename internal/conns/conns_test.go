@@ -143,7 +143,7 @@ func TestHoardedConnections(t *testing.T) {
 	}
 }
 
-// Clients with keys that connect all at once are served, even if they exceed the limit of
+// Clients with keys that connect all at the same time are served, even if they exceed the limit of
 // connections without a key.
 func TestManyClientsAtOnce(t *testing.T) {
 	l, port := serve(t, Limits{Total: 400, PerAddress: 350, WithoutKey: 20, WithoutKeyAddress: 10})

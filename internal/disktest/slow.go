@@ -22,7 +22,7 @@ const (
 const throttleHierarchy = "/sys/fs/cgroup/blkio"
 
 // Slow limits what a process writes to the volume of dir to a number of bytes a second, until
-// the returned function is called or the test ends. Processes that it starts meanwhile are
+// the returned function is called or the test ends. Processes that it starts in that time are
 // limited as well. It skips the test where control groups cannot do that.
 func Slow(tb testing.TB, dir string, pid, bytesPerSecond int) (end func()) {
 	tb.Helper()

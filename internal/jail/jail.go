@@ -28,7 +28,7 @@ type Limits struct {
 
 // Enter gives up the process's privileges, for ever and in all of its threads: no files, no
 // network, no other processes, and bounded memory and time to compute. It may still read and
-// write what is open.
+// write the open ones.
 func Enter(l Limits) error {
 	size, err := addressSpace()
 	if err != nil {

@@ -40,7 +40,7 @@ const (
 	keySize   = int64(len(Key{}))
 	perBlock  = blockSize / keySize
 
-	// chunk is the number of keys created and synced at once.
+	// chunk is the number of keys created and synced at a time.
 	chunk = 8 * perBlock
 )
 

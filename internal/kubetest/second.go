@@ -17,7 +17,7 @@ import (
 )
 
 // AddNode adds a node to the cluster, in network, mount and process namespaces of its own, and
-// waits until it is ready for Pods. The returned function ends all of its processes at once, as a
+// waits until it is ready for Pods. The returned function ends all of its processes at the same time, as a
 // loss of power does; the cluster learns of it by the missing heartbeats. The node is removed
 // from the cluster when the test ends.
 func (c *Cluster) AddNode(tb testing.TB) (lose func()) {

@@ -52,7 +52,7 @@ func fill() {
 	for len(reserve.files) < held {
 		f, err := os.Open(os.DevNull)
 		if err != nil {
-			return // what is missing is opened the next time
+			return // missing ones are opened the next time
 		}
 		reserve.files = append(reserve.files, f)
 	}

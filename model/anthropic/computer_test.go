@@ -96,7 +96,7 @@ var computerCalls = []struct{ input, actions, back string }{
 		`{"action":"key","text":"ctrl+plus"}`},
 	{`{"action":"key","text":"F5"}`, `[{"type":"keypress","keys":["F5"]}]`, ""},
 	{`{"action":"wait","duration":1.5}`, `[{"type":"wait"},{"type":"wait"}]`, `{"action":"wait","duration":2}`},
-	// Without an equivalent: the function refuses these, and names the action or what is missing.
+	// Without an equivalent: the function refuses these, and names the action or the missing part.
 	{`{"action":"zoom","region":[0,0,10,10]}`, `[{"type":"zoom"}]`, `{"action":"zoom"}`},
 	{`{"action":"cursor_position"}`, `[{"type":"cursor_position"}]`, ""},
 	{`{"action":"hold_key","text":"shift","duration":1}`, `[{"type":"hold_key"}]`, `{"action":"hold_key"}`},

@@ -40,7 +40,7 @@ const (
 // vendorTools are the functions of a request for which the model gets Anthropic's tools, by name;
 // empty names mean none.
 type vendorTools struct {
-	shell  string // bash stands for it
+	shell  string // bash is sent in its place
 	editor bool   // and the editor too
 	code   string
 
@@ -122,7 +122,7 @@ func (v vendorTools) offered(function string) string {
 	return function
 }
 
-// function returns the function that a call of a tool stands for, and whether its input must be
+// function returns the function for a call of a tool, and whether its input must be
 // translated.
 func (v vendorTools) function(name string) (function string, translated bool) {
 	switch {

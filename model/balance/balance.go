@@ -75,7 +75,7 @@ func New(opts Options) (*Group, error) {
 // Stream implements model.Provider. If a target fails before its first output and
 // another may succeed, the error is not yielded: the upstream is unreachable, fails,
 // stops responding, is rate limited, refuses its key or lacks the model. Errors that
-// the client must fix are yielded at once. If all targets fail, the error is the most
+// the client must fix are yielded immediately. If all targets fail, the error is the most
 // promising one.
 func (g *Group) Stream(ctx context.Context, req *model.Request) iter.Seq2[model.Delta, error] {
 	return func(yield func(model.Delta, error) bool) {

@@ -19,7 +19,7 @@ import (
 	"github.com/berth-run/berth/model/upstream"
 )
 
-// Limits on what is buffered of an answer, in bytes.
+// Limits on the buffered part of an answer, in bytes.
 const (
 	maxChunk = 16 << 20
 	maxWhole = 64 << 20 // an answer that does not stream

@@ -20,7 +20,7 @@ type Turn struct {
 	Role    string          // system, developer, user or assistant
 	Name    string          // of the participant, if several share a role
 	Content []berth.Content // unless the role is assistant
-	Parts   []Part          // of the assistant, in order; the outputs of its calls follow at once
+	Parts   []Part          // of the assistant, in order; the outputs of its calls follow immediately
 }
 
 // A Part is one thing in an assistant's turn: text, reasoning or a call.
@@ -46,7 +46,7 @@ type Output struct {
 }
 
 // Read turns items into turns. Vendors require an order that items may lack: all parts
-// of a model's turn together, text and calls, followed at once by the outputs of these
+// of a model's turn together, text and calls, followed immediately by the outputs of these
 // calls. An output, or any item not from the model, ends a turn. An output without its
 // call becomes a user message. Items left out are logged.
 func Read(items []berth.Item, log *slog.Logger) ([]Turn, error) {

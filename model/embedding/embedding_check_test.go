@@ -8,7 +8,7 @@ import (
 	"github.com/berth-run/berth/model/embedding"
 )
 
-// An answer that is not one vector for each input is refused with what is wrong.
+// An answer that is not one vector for each input is refused with the fault.
 func TestCheck(t *testing.T) {
 	for answer, want := range map[string]string{
 		`{"data":[{"index":0,"embedding":[1,2e-3]},{"index":1,"embedding":[-1, 0]}]}`:     "",

@@ -80,7 +80,7 @@ func (c *chatMessages) read(raw []json.RawMessage, got *Request) {
 	c.want(len(c.waiting) == 0, "the calls %v are not answered", c.waiting)
 }
 
-// order checks that each call is answered once and at once.
+// order checks that each call is answered once and immediately.
 func (c *chatMessages) order(i int, m *chatMessage) {
 	switch m.Role {
 	case "system", "developer", "user", "assistant":

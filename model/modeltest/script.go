@@ -13,7 +13,7 @@ import (
 )
 
 // A Script returns the answer to request n, counted from 0. Several goroutines may
-// call it at once.
+// call it immediately.
 type Script func(n int, got *Request) Turn
 
 // A Turn is a double's answer to one request.

@@ -17,7 +17,7 @@ import (
 	"github.com/berth-run/berth/model/upstream"
 )
 
-// native returns a function that stands for a tool of the upstream.
+// native returns a function in place of a tool of the upstream.
 func native(entry string) berth.FunctionTool {
 	var t berth.Tool
 	if err := t.UnmarshalJSON([]byte(entry)); err != nil {

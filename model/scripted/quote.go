@@ -6,7 +6,7 @@ import (
 )
 
 var (
-	// fences are the lines with which tools mark what is data.
+	// fences are the lines with which tools mark data.
 	fences = regexp.MustCompile(`^(\[(begin|end) [0-9a-f]{16}\b.*\]|--- (begin|end) \S+ ---)$`)
 	// mark is the mark with which a result of a search is cited.
 	mark = regexp.MustCompile(`【[^【】\n]*†[^【】\n]*】`)

@@ -40,11 +40,11 @@ func refuse(res *http.Response) *Refusal {
 	return &Refusal{Status: res.StatusCode, Header: res.Header, Body: body}
 }
 
-// refusing turns error statuses into refusals before a vendor's SDK reads them. The
+// refusingTransport turns error statuses into refusals before a vendor's SDK reads them. The
 // SDK would read bodies of any size, and only in its vendor's form.
-type refusing struct{ next http.RoundTripper }
+type refusingTransport struct{ next http.RoundTripper }
 
-func (t refusing) RoundTrip(req *http.Request) (*http.Response, error) {
+func (t refusingTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	res, err := t.next.RoundTrip(req)
 	if err != nil {
 		return nil, fmt.Errorf("send request: %w", err)

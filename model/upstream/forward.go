@@ -129,7 +129,7 @@ func failureOf(data []byte) error {
 	return nil
 }
 
-// wholeBody yields the rest of a body at once.
+// wholeBody yields the rest of a body in one piece.
 func wholeBody(ctx context.Context, in io.Reader) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		body, err := ration.Read(ctx, io.LimitReader(in, MaxForwarded), -1, ration.From(ctx))

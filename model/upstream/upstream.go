@@ -77,7 +77,7 @@ func New(opts Options) (*Upstream, error) {
 		}
 		client.Transport = transport
 	}
-	client.Transport = refusing{cmp.Or(client.Transport, http.DefaultTransport)}
+	client.Transport = refusingTransport{cmp.Or(client.Transport, http.DefaultTransport)}
 	opts.HTTPClient = &client
 	return &Upstream{Options: opts, Base: base, secrets: redactor(&opts, base)}, nil
 }

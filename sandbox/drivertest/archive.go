@@ -13,7 +13,7 @@ import (
 	"github.com/berth-run/berth/sandbox"
 )
 
-// contents tests what is read out of sandboxes and restored into others: changes, archives, layers
+// contents tests archives read out of sandboxes and restored into others: changes, archives, layers
 // and memory. Its tests run as part of lifecycle.
 type contents struct{ *suite }
 

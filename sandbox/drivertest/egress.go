@@ -271,7 +271,7 @@ func (o *outside) refused(t *testing.T, b *Box, users []string) {
 //go:embed upload.py
 var uploadScript string
 
-// uploads tests clients that send without reading: they notice at once that they are refused.
+// uploads tests clients that send without reading: they notice immediately that they are refused.
 func (o *outside) uploads(t *testing.T, b *Box) {
 	if err := b.Client.WriteFile(t.Context(), "/mnt/data", "upload.py", "",
 		strings.NewReader(uploadScript)); err != nil {

@@ -281,7 +281,7 @@ func BenchmarkEgress(b *testing.B) {
 }
 
 // BenchmarkCopy measures how the files of a sandbox are copied into others: read, applied, and
-// both at once.
+// both at the same time.
 func BenchmarkCopy(b *testing.B) {
 	const size = 100 << 20
 	d := openTest(b, drivertest.StateDir(b))

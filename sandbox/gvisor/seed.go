@@ -137,7 +137,7 @@ func writeSkeleton(root, guest string, sandboxes bool) (string, error) {
 	return dir, sandbox.CopyToFile(filepath.Join(dir, guestPath), program, 0o755)
 }
 
-// digest returns the SHA-256 digest of what is left of a file. The guest is as large as all else
+// digest returns the SHA-256 digest of the rest of a file. The guest is as large as all else
 // that an idle server needs, so it is not read into memory.
 func digest(f *os.File) ([]byte, error) {
 	h := sha256.New()

@@ -207,7 +207,7 @@ func (a *apiServer) list(w http.ResponseWriter, all []meta, query url.Values) {
 			matches = matches && field == "metadata.name="+m.Name
 		}
 		if matches {
-			list.Items = append(list.Items, partial{m})
+			list.Items = append(list.Items, partialObject{m})
 		}
 	}
 	a.answer(w, http.StatusOK, list)

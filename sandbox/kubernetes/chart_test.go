@@ -121,7 +121,7 @@ func find(t *testing.T, all []anyObject, kind, name string) anyObject {
 	return all[i]
 }
 
-// The chart is valid with the least and the most values, and complains about what is missing or
+// The chart is valid with the least and the most values, and complains about values that are missing or
 // misspelled.
 func TestChart(t *testing.T) {
 	values := filepath.Join(t.TempDir(), "most.yaml")

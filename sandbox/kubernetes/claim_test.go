@@ -102,7 +102,7 @@ func testClaim(t *testing.T, namespace string) {
 	if err := a.Destroy(t.Context(), box.ID); err != nil {
 		t.Errorf("Destroy by the former server: %v", err)
 	}
-	// The command goes on, and its call is collected: it runs once.
+	// The command continues, and its call is collected: it runs once.
 	if err := <-interrupted; err == nil {
 		t.Error("the former server's call goes on")
 	}

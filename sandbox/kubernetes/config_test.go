@@ -26,7 +26,7 @@ func TestKubeconfig(t *testing.T) {
 	}
 }
 
-// What is not supported is refused with the reason, and no error quotes a secret.
+// Unsupported settings are refused with the reason, and no error quotes a secret.
 func TestKubeconfigRefused(t *testing.T) {
 	for words, text := range map[string]string{
 		"credential plugins": clusterText +

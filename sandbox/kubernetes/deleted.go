@@ -15,16 +15,16 @@ const maxDeleted = 10_000
 // expectedFor is how long after the driver deleted a Pod the cluster may report it.
 const expectedFor = 10 * time.Minute
 
-// deleted records why Pods were deleted, because the cluster forgets it. It is safe for concurrent
+// deletions records why Pods were deleted, because the cluster forgets it. It is safe for concurrent
 // use, and its zero value is empty.
-type deleted struct {
+type deletions struct {
 	mu       sync.Mutex
 	ends     map[string]end       // by name
 	expected map[string]time.Time // when the driver deleted a Pod, by uid
 }
 
 // expect announces that the driver deletes a Pod.
-func (d *deleted) expect(uid string) {
+func (d *deletions) expect(uid string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	now := time.Now()
@@ -36,14 +36,14 @@ func (d *deleted) expect(uid string) {
 }
 
 // forget removes the end of a Pod.
-func (d *deleted) forget(name string) {
+func (d *deletions) forget(name string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.ends, name)
 }
 
 // add records the end of a Pod, unless the driver deleted it.
-func (d *deleted) add(name, uid string, e end) {
+func (d *deletions) add(name, uid string, e end) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if _, ours := d.expected[uid]; ours || len(d.ends) >= maxDeleted {
@@ -56,7 +56,7 @@ func (d *deleted) add(name, uid string, e end) {
 }
 
 // end returns the recorded end of a Pod.
-func (d *deleted) end(name string) (end, bool) {
+func (d *deletions) end(name string) (end, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	e, ok := d.ends[name]

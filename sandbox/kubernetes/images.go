@@ -59,11 +59,11 @@ type images struct {
 	log        *slog.Logger
 
 	mu   sync.Mutex
-	refs map[string]*stored // by tag
+	refs map[string]*storedImage // by tag
 }
 
-// A stored image is pushed at most once by this process.
-type stored struct {
+// A storedImage image is pushed at most once by this process.
+type storedImage struct {
 	mu  sync.Mutex
 	ref string // with a digest; empty before
 }
@@ -82,7 +82,7 @@ func newImages(registry, guestPath string, log *slog.Logger) (*images, error) {
 	}
 	sum := sha256.Sum256(guest)
 	return &images{repository: registry, guest: guest, guestSum: hex.EncodeToString(sum[:]), log: log,
-		transport: loopbackOnly{remote.DefaultTransport}, refs: map[string]*stored{}}, nil
+		transport: loopbackOnly{remote.DefaultTransport}, refs: map[string]*storedImage{}}, nil
 }
 
 // loopbackOnly refuses plain HTTP to other machines: the library would use it for private
@@ -172,7 +172,7 @@ func (i *images) get(ctx context.Context, tag string, build func() (v1.Image, er
 	i.mu.Lock()
 	s := i.refs[tag]
 	if s == nil {
-		s = &stored{}
+		s = &storedImage{}
 		i.refs[tag] = s
 	}
 	i.mu.Unlock()

@@ -91,7 +91,7 @@ type Driver struct {
 	instance string
 	own      string // name of the state directory, if servers share instance
 	features sandbox.Features
-	deleted  deleted
+	deleted  deletions
 	usages   usages
 	agents   agentUse
 	version  string // of the API server

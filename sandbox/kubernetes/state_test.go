@@ -91,7 +91,7 @@ func TestMissing(t *testing.T) {
 
 // The ends of Pods that the driver deleted are not recorded, however late the cluster reports them.
 func TestDeleted(t *testing.T) {
-	var d deleted
+	var d deletions
 	d.expect("1")
 	d.forget("a")
 	d.add("a", "1", end{reason: sandbox.ReasonKilled})

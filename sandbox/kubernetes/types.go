@@ -35,14 +35,14 @@ type pod struct {
 	Status     podStatus `json:"status,omitzero"`
 }
 
-// A partial is any object without its spec and status.
-type partial struct {
+// A partialObject is any object without its spec and status.
+type partialObject struct {
 	Metadata meta `json:"metadata"`
 }
 
 type partialList struct {
-	Metadata listMeta  `json:"metadata"`
-	Items    []partial `json:"items"`
+	Metadata listMeta        `json:"metadata"`
+	Items    []partialObject `json:"items"`
 }
 
 type podSpec struct {

@@ -17,8 +17,8 @@ import (
 // half a second.
 const probeTimeout = 10 * time.Second
 
-// A probed is the result of trying machines.
-type probed struct {
+// A probeResult is the result of trying machines.
+type probeResult struct {
 	BootID string `json:"boot_id"`
 	QEMU   string `json:"qemu"`
 	Kernel string `json:"kernel"`
@@ -31,8 +31,8 @@ type probed struct {
 // restarts.
 func (d *Driver) chooseMachine() (machine, error) {
 	path := filepath.Join(d.opts.StateDir, "machine.json")
-	want := probed{BootID: d.base.BootID, QEMU: d.opts.QEMUPath, Kernel: d.kernel}
-	var known probed
+	want := probeResult{BootID: d.base.BootID, QEMU: d.opts.QEMUPath, Kernel: d.kernel}
+	var known probeResult
 	if raw, err := os.ReadFile(path); err == nil && json.Unmarshal(raw, &known) == nil {
 		m := machine{known.Accel, known.Kind}
 		known.Accel, known.Kind = "", ""

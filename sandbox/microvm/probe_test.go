@@ -35,7 +35,7 @@ func TestChooseMachine(t *testing.T) {
 	case !emulated && (d.Features().Slowness != 0 || strings.Contains(said, "sandboxes are emulated")):
 		t.Errorf("with KVM, slowness %v: %s", d.Features().Slowness, said)
 	}
-	var known probed
+	var known probeResult
 	path := filepath.Join(dir, "machine.json")
 	if err := json.Unmarshal([]byte(readFile(t, path)), &known); err != nil {
 		t.Fatal(err)

@@ -76,7 +76,7 @@ func (s share) start() (*exec.Cmd, error) {
 		ExtraFiles: []*os.File{s.socket},
 		Args: []string{"virtiofsd", "--fd=3", fmt.Sprintf("--rlimit-nofile=%d", min(files.Max, shareFiles)), "-o",
 			"source=" + shareDir,
-			// Other sandboxes see a sandbox's writes at once.
+			// Other sandboxes see a sandbox's writes immediately.
 			"-o", "cache=auto,timeout=0", "-o", "announce_submounts", "-o", "log_level=err"},
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true,
 			Cloneflags:  unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNS,

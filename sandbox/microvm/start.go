@@ -21,7 +21,7 @@ import (
 )
 
 // startTimeout bounds Start if ctx has no deadline. Under emulation a start takes three seconds
-// of CPU time, and many may run at once.
+// of CPU time, and many may run concurrently.
 const startTimeout = 3 * time.Minute
 
 // A kernel sometimes hangs at its start, mostly under emulation. After this time without a

@@ -16,7 +16,7 @@ func IsLoopback(addr string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// portProblem returns what is wrong with the port of an address, or "".
+// portProblem returns the problem of an address's port, or "".
 func portProblem(port string) string {
 	if n, err := strconv.ParseUint(port, 10, 64); err == nil && n > math.MaxUint16 {
 		return "a port out of range"

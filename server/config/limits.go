@@ -18,12 +18,12 @@ type Limits struct {
 	// for responses; other requests that change data have a second budget of this size
 	RequestsPerMinute *Amount `yaml:"requests_per_minute"`
 	TokensPerMinute   *Amount `yaml:"tokens_per_minute"` // input and output of models
-	Responses         *Amount `yaml:"responses"`         // in progress at once
-	Containers        *Amount `yaml:"containers"`        // running at once
+	Responses         *Amount `yaml:"responses"`         // in progress at a time
+	Containers        *Amount `yaml:"containers"`        // running at a time
 	ContainerMinutes  *Amount `yaml:"container_minutes"` // of all containers per day (UTC)
 	// bytes of all stored data: responses, conversations, files, snapshots, volumes …
 	Storage   *Amount `yaml:"storage"`
-	Snapshots *Amount `yaml:"snapshots"` // stored at once
+	Snapshots *Amount `yaml:"snapshots"` // stored at a time
 	// of models in a calendar month (UTC), in the currency of the prices, such as 2.50
 	CostPerMonth *Money `yaml:"cost_per_month"`
 	// Templates are the templates that containers may name besides the default one: names,

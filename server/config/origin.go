@@ -48,7 +48,7 @@ func (c *Config) In(err error) error {
 		return &placedError{fmt.Errorf("%s: %w", origin{c.path, k.line}, err), begins, k.line, false}
 	}
 	for key := begins; key != ""; {
-		if o, set := c.origins[key]; set && o.line == 0 { // a variable or a flag stands for the key
+		if o, set := c.origins[key]; set && o.line == 0 { // a variable or a flag sets the key
 			return &placedError{errors.New(o.name + strings.TrimPrefix(err.Error(), key)), begins, 0,
 				strings.HasPrefix(o.name, "--")}
 		} else if set {

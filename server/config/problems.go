@@ -19,7 +19,7 @@ func IsFlagError(err error) bool {
 
 // Problems returns all errors of a configuration as one, in the order of their lines: those of values
 // that could not be read, and those of the values themselves. It leaves out those that may follow from
-// a value that could not be read, because it stands in the same section.
+// a value that could not be read, because it is in the same section.
 func (c *Config) Problems(unreadable []error, invalid error) error {
 	sections := map[string]bool{}
 	var found []error

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// All errors of a configuration are reported at once, in the order of their lines, and without
+// All errors of a configuration are reported together, in the order of their lines, and without
 // those that only follow from others.
 func TestAllProblems(t *testing.T) {
 	text := `drvier: gvisor

@@ -150,7 +150,7 @@ func TestRefusedValues(t *testing.T) {
 	}
 }
 
-// What is wrong with an address or a state directory is said.
+// Faults of an address or a state directory are named.
 func TestAddresses(t *testing.T) {
 	for text, want := range map[string]string{
 		"server: {listen: '127.0.0.1:99999'}\n":  `server.listen: "127.0.0.1:99999" has a port out of range; write one from 0 to 65535`,

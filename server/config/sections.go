@@ -109,7 +109,7 @@ type VectorStores struct {
 
 // Batches configures batches.
 type Batches struct {
-	Concurrency int `yaml:"concurrency"` // requests of all batches at once. Default: 8
+	Concurrency int `yaml:"concurrency"` // requests of all batches at a time. Default: 8
 }
 
 // Retry configures retries of a turn after a temporary error.
@@ -143,7 +143,7 @@ type E2B struct {
 	// Default: none; public registries need no entry.
 	Registries []string `yaml:"registries"`
 
-	// Builds is how many template builds run at once on this server. One project has all but one of
+	// Builds is how many template builds run concurrently on this server. One project has all but one of
 	// them at most. Default: 3
 	Builds int `yaml:"builds"`
 

@@ -54,7 +54,7 @@ func (c *Config) derived() *Config {
 	return &d
 }
 
-// derive sets defaults that depend on the machine, and those that nil stands for.
+// derive sets defaults that depend on the machine, and defaults in place of nil.
 func (c *Config) derive() {
 	l := c.Server.ConnectionLimits()
 	c.Server.Connections, c.Server.PerAddress, c.Server.WithoutKey, c.Server.WithoutKeyPerAddress = l.Total,

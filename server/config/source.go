@@ -27,7 +27,7 @@ type Sources struct {
 }
 
 // Load reads a configuration. Its error has a line for each invalid value, which names the file and
-// line, the variable or the flag, the key, and what is allowed.
+// line, the variable or the flag, the key, and the allowed values.
 func Load(from Sources) (*Config, error) {
 	var unreadable []error
 	c := Default()

@@ -24,7 +24,7 @@ const variablePrefix = "BERTH_"
 // service of the name berth.
 var foreignVariable = regexp.MustCompile(`^(TEST_.*|SERVICE_(HOST|PORT).*|PORT(_.*)?)$`)
 
-// Warnings returns what is allowed in the configuration and the environment, but probably not meant.
+// Warnings returns settings of the configuration and the environment that are allowed but probably not meant.
 func (c *Config) Warnings() []string {
 	return slices.Concat(c.unusedUpstreams(), c.shadowedModels(), c.UnpricedBudgets(), c.readableKeys(), c.sharedSite(),
 		c.unknownVariables(os.Environ()))

@@ -134,7 +134,7 @@ func (b *backup) copyDatabase(ctx context.Context) error {
 	})
 }
 
-// copyContents copies the contents of blobs. Those that are deleted meanwhile are skipped: their keys
+// copyContents copies the contents of blobs. Blobs deleted during the copy are skipped: their keys
 // are not in the backup, so that it shows them as deleted.
 func (b *backup) copyContents(ctx context.Context) error {
 	p, err := ReadPlace(ctx, b.db)
@@ -177,7 +177,7 @@ func (b *backup) copyKeys(ctx context.Context) error {
 	return nil
 }
 
-// copyBlobs copies the files below a directory. It skips and counts files that are removed meanwhile.
+// copyBlobs copies the files below a directory. It skips and counts files that are removed during the copy.
 func copyBlobs(ctx context.Context, from, to string) (gone int, err error) {
 	if err := os.MkdirAll(to, 0o700); err != nil {
 		return 0, err
@@ -238,7 +238,7 @@ const (
 	fiThaw   = 0xC0045878
 )
 
-// copyVolume copies the file of a volume. A mounted volume is frozen meanwhile, which flushes
+// copyVolume copies the file of a volume. A mounted volume is frozen during the copy, which flushes
 // earlier writes and blocks new ones.
 func copyVolume(ctx context.Context, image, dir, to string) (err error) {
 	mounted, err := isMount(dir)

@@ -155,7 +155,7 @@ func (g *imageGrowth) reserve(bytes int64) error {
 	return nil
 }
 
-// release returns what is reserved.
+// release returns the reservation.
 func (g *imageGrowth) release() {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 
 const (
 	// patience is how long a batch waits for a database that was lost just now. Later
-	// batches fail at once, until it is back.
+	// batches fail immediately, until it is back.
 	patience = 5 * time.Second
 	// claimTimeout is how long a server that starts waits for the claim: the database
 	// may not have noticed yet that a killed server is gone.

@@ -187,7 +187,7 @@ func TestFailover(t *testing.T) {
 }
 
 // One server claims a database. Another one is refused, and gets the claim when the first
-// one ends. Commands that do not claim it can use it meanwhile.
+// one ends. Commands that do not claim it can use it in that time.
 func TestClaim(t *testing.T) {
 	url, keys := pgtest.URL(t), filepath.Join(t.TempDir(), "berth.keys")
 	first := open(t, url, postgres.Options{Keys: keys, Claim: true, Name: "first-host"})

@@ -188,7 +188,7 @@ func dump(t *testing.T, from, to string, options ...string) {
 	}
 }
 
-// Open names what is wrong, and no error has the password.
+// Open names the fault, and no error has the password.
 func TestRefused(t *testing.T) {
 	url := pgtest.URL(t)
 	later := pgtest.URL(t)

@@ -16,10 +16,10 @@ import (
 )
 
 const (
-	// mostSpare is the most keys that a server creates at once. It starts with few, for
+	// mostSpare is the most keys that a server creates at a time. It starts with few, for
 	// commands that need no more.
 	mostSpare = 256
-	// keyBlock is the number of consecutive keys that are read at once: rows that were
+	// keyBlock is the number of consecutive keys that are read at a time: rows that were
 	// created together are often read together.
 	keyBlock = 64
 	// keyLife is how long a key is cached, at least. It is cached for at most twice that
@@ -264,7 +264,7 @@ func openKeys(ctx context.Context, c *core, path string, root [32]byte) (*sealed
 
 // Scrub rewrites the table of keys, without the keys that were erased, if any were since
 // the last call. PostgreSQL otherwise retains deleted rows in its files. One server at a
-// time should call it. Reads and writes of keys wait meanwhile.
+// time should call it. Reads and writes of keys wait for it.
 func (d *DB) Scrub(ctx context.Context) error {
 	var deleted int64 // by PostgreSQL's statistics
 	if err := base.Read(ctx, d.core, `SELECT coalesce(pg_stat_get_tuples_deleted('row_keys'::regclass), 0)`, nil,

@@ -78,7 +78,7 @@ func files(t *testing.T, server *pgtest.Server) (all []byte) {
 		}
 		content, err := os.ReadFile(path)
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil // removed meanwhile
+			return nil // it has been removed
 		}
 		all = append(all, content...)
 		return err

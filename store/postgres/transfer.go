@@ -12,7 +12,7 @@ import (
 )
 
 // Export calls f with a reader of the database as it is now. If it is to be alone, writes wait
-// meanwhile, and fail after 20 s.
+// until f returns, and fail after 20 s.
 func (d *DB) Export(ctx context.Context, alone bool, f func(transfer.Reader) error) (err error) {
 	c, err := connectLong(ctx, d.core.writer.config)
 	if err != nil {

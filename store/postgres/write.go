@@ -91,7 +91,7 @@ func (w *writer) transact(ctx context.Context, batch []*base.Write) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	// With synchronous_commit, what is committed survives a failure of the database's
+	// With synchronous_commit, a commit survives a failure of the database's
 	// machine; deletions and the keys that they erase must agree.
 	if err := w.statement(ctx, "BEGIN; SET LOCAL synchronous_commit = on; "+lockStatement); err != nil {
 		w.rollback(ctx)

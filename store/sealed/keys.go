@@ -1,4 +1,4 @@
-// Package sealed seals what a database stores and erases what is deleted from it.
+// Package sealed seals the contents of a database and erases deleted ones.
 //
 // Each response, container, uploaded file and object has a key of its own, which seals
 // the content that clients write. Copies of the content in logs, in free pages and in
@@ -34,7 +34,7 @@ import (
 type Keys struct {
 	now atomic.Pointer[generation]
 
-	// swapping is held while a rotation commits: a key that could not be read meanwhile may be one
+	// swapping is held while a rotation commits: a key that could not be read in that time may be one
 	// of the next generation.
 	swapping sync.RWMutex
 }
@@ -161,21 +161,21 @@ const (
 	boxHeader = 1 + 8
 )
 
-// A content names the field of a row to which a ciphertext belongs.
-type content string
+// A sealedField names the field of a row to which a ciphertext belongs.
+type sealedField string
 
 const (
-	contentRequest content = "request"
-	contentInput   content = "input"
-	contentBody    content = "body" // of any row
-	contentOutput  content = "output"
-	contentEvent   content = "event"  // of a row from before contentEvents
-	contentEvents  content = "events" // of one write
-	contentPath    content = "path"   // of a file in a container
+	contentRequest sealedField = "request"
+	contentInput   sealedField = "input"
+	contentBody    sealedField = "body" // of any row
+	contentOutput  sealedField = "output"
+	contentEvent   sealedField = "event"  // of a row from before contentEvents
+	contentEvents  sealedField = "events" // of one write
+	contentPath    sealedField = "path"   // of a file in a container
 )
 
 // seal returns a box with the content.
-func (k Key) seal(c content, plain []byte) []byte {
+func (k Key) seal(c sealedField, plain []byte) []byte {
 	if k.number == 0 {
 		return plain
 	}

@@ -114,7 +114,7 @@ func decode[T any](ctx context.Context, o *Opener, box []byte) (*T, error) {
 	return v, nil
 }
 
-func (o *Opener) openJSON(ctx context.Context, c content, box []byte, v any) error {
+func (o *Opener) openJSON(ctx context.Context, c sealedField, box []byte, v any) error {
 	plain, err := o.open(ctx, c, box)
 	if err != nil {
 		return err
@@ -126,7 +126,7 @@ func (o *Opener) openJSON(ctx context.Context, c content, box []byte, v any) err
 }
 
 // open returns the content of a box, which it overwrites.
-func (o *Opener) open(ctx context.Context, c content, box []byte) ([]byte, error) {
+func (o *Opener) open(ctx context.Context, c sealedField, box []byte) ([]byte, error) {
 	if n := keyOf(box); n != o.last.number {
 		var err error
 		if o.last, err = o.keys.Get(ctx, n); err != nil {

@@ -72,7 +72,7 @@ func (k Key) Path(path string) (hidden string, box []byte) {
 	return base64.RawURLEncoding.EncodeToString(h.Sum(nil)), k.seal(contentPath, []byte(path))
 }
 
-func (k Key) sealJSON(c content, v any) ([]byte, error) {
+func (k Key) sealJSON(c sealedField, v any) ([]byte, error) {
 	plain, err := json.Marshal(v)
 	if err != nil {
 		return nil, err

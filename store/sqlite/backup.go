@@ -9,7 +9,7 @@ import (
 )
 
 // Backup copies a consistent state of the database in a file to a new file. A server
-// may use the database meanwhile. The copy needs the keys of the original. Copy them
+// may use the database during the copy. The copy needs the keys of the original. Copy them
 // afterwards: then they include all keys of the copy's rows, except those erased
 // since.
 func Backup(ctx context.Context, path, to string) error {

@@ -149,7 +149,7 @@ func TestOddPaths(t *testing.T) {
 	}
 }
 
-// Several processes may open a new database at once, and write to it at once.
+// Several processes may open a new database concurrently, and write to it concurrently.
 func TestProcesses(t *testing.T) {
 	const processes, each = 4, 50
 	path := os.Getenv("BERTH_TEST_PROCESS")

@@ -17,7 +17,7 @@ import (
 	"github.com/berth-run/berth/store/transfer"
 )
 
-// Export calls f with a reader of the database. Meanwhile writes wait, also those of other
+// Export calls f with a reader of the database. Writes wait until f returns, also writes of other
 // processes, and fail after 10 s.
 func (d *DB) Export(ctx context.Context, f func(transfer.Reader) error) error {
 	dsn, err := dataSource(d.core.path, "")
@@ -38,7 +38,7 @@ func (d *DB) Export(ctx context.Context, f func(transfer.Reader) error) error {
 }
 
 // Import writes a copy of a database to a new file. It leaves no file if it fails. If the process
-// ends meanwhile, it leaves one with another name, which the next Import replaces.
+// ends during the import, it leaves one with another name, which the next Import replaces.
 func Import(ctx context.Context, path string, from transfer.Reader) ([]transfer.Result, error) {
 	if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
 		return nil, errors.Join(err, fmt.Errorf("sqlite: %s exists", path))

@@ -51,8 +51,8 @@ func (d Disk) open(t *testing.T, dir string) store.Store {
 	return s
 }
 
-// A sealed is a kind of row with functions that read and delete it.
-type sealed struct {
+// A sealedRow is a kind of row with functions that read and delete it.
+type sealedRow struct {
 	name         string
 	read, delete func() error
 }
@@ -147,7 +147,7 @@ func writeCanaries(t *testing.T, s store.Store) {
 
 // rows returns the rows of writeCanaries with a number. Children are read and deleted
 // with their parent.
-func rows(ctx context.Context, s store.Store, n string) []sealed {
+func rows(ctx context.Context, s store.Store, n string) []sealedRow {
 	id, cid, fid := berth.ResponseID("resp_"+n), berth.ContainerID("cntr_"+n), berth.FileID("file-"+n)
 	key := func(parent, id string) store.ObjectKey {
 		return store.ObjectKey{Kind: store.KindConversationItem, Parent: parent, ID: id}
@@ -155,7 +155,7 @@ func rows(ctx context.Context, s store.Store, n string) []sealed {
 	object := func(key store.ObjectKey) func() error {
 		return func() error { _, err := s.GetObject(ctx, mine, key); return err }
 	}
-	return []sealed{
+	return []sealedRow{
 		{"a response", func() error {
 			_, err := s.GetResponse(ctx, mine, id)
 			return err

@@ -33,7 +33,7 @@ func Shares(t *testing.T, open func(t *testing.T) store.Store) {
 	}
 }
 
-// draw draws one share for a server and expects what it gets and what is left.
+// draw draws one share for a server and expects the share and the rest.
 func draw(t *testing.T, s store.Shares, server string, want store.Want, got int64, left float64) {
 	t.Helper()
 	shares, err := s.Draw(t.Context(), server, "proj_a", want)
@@ -93,7 +93,7 @@ func shareRates(t *testing.T, _ store.Members, s store.Shares) {
 	draw(t, s, "a", want(100, 0, 0), 0, -70)
 	draw(t, s, "b", want(-1000, 0, 0), 0, 60) // never more than the limit
 	draw(t, s, "b", store.Want{Kind: store.ShareRequests, Limit: 3, Need: 1, Ask: 1}, 1, 2)
-	// a higher limit applies at once
+	// a higher limit applies immediately
 	draw(t, s, "b", store.Want{Kind: store.ShareRequests, Limit: 6, Need: 1, Ask: 1}, 1, 4)
 	if err := s.ForgetShares(t.Context(), "b"); err != nil {
 		t.Fatal(err)
@@ -114,7 +114,7 @@ func shareRates(t *testing.T, _ store.Members, s store.Shares) {
 	}
 }
 
-// shareConcurrent has two servers draw at once: together they get the limit.
+// shareConcurrent has two servers draw concurrently: together they get the limit.
 func shareConcurrent(t *testing.T, _ store.Members, s store.Shares) {
 	var rate, number atomic.Int64
 	var all sync.WaitGroup

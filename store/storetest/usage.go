@@ -265,7 +265,7 @@ func containerUsage(t *testing.T, s store.Store) {
 			t.Errorf("%s: got %d s of %s, want %d", when, got, kind, want)
 		}
 	}
-	// The container that ends at once is counted with its whole life at its end.
+	// The container that ends immediately is counted with its whole life at its end.
 	expire := func(c *berth.Container) error { c.Status = berth.ContainerExpired; return nil }
 	if _, err := s.UpdateContainer(ctx, mine, "cntr_3", expire); err != nil {
 		t.Fatal(err)

@@ -98,7 +98,7 @@ func (u *usage) flush() (empty bool) {
 	empty = true
 	for _, one := range sums {
 		if err := u.below.AddUsage(context.Background(), one); err != nil {
-			u.log.Error("failed to store usage; retrying", "project", one.Project, "err", err)
+			u.log.Error("failed to store usage; will retry", "project", one.Project, "err", err)
 			u.mu.Lock()
 			u.sum(one)
 			u.mu.Unlock()

@@ -39,7 +39,7 @@ type Containers interface {
 	// Shell returns an Execer for the calls of the caller's response in a container. It
 	// does not block. If the container has ended, the call reports that.
 	Shell(caller berth.Caller, id berth.ContainerID) guest.Execer
-	// Contents returns what is installed in a container, or nil if that is not known. It does
+	// Contents returns the programs installed in a container, or nil if they are not known. It does
 	// not block.
 	Contents(p berth.ProjectID, id berth.ContainerID) *berth.TemplateContents
 }

@@ -8,9 +8,9 @@ import (
 	"github.com/berth-run/berth"
 )
 
-// A written action is an action as a model writes it: any field may be missing, and
+// A modelAction action is an action as a model writes it: any field may be missing, and
 // coordinates may have fractions.
-type written struct {
+type modelAction struct {
 	Type    string         `json:"type"`
 	Button  string         `json:"button,omitempty"`
 	X       *float64       `json:"x,omitempty"`
@@ -31,7 +31,7 @@ var buttons = map[string]bool{"left": true, "right": true, "wheel": true, "back"
 
 // action returns the action with exactly the fields of its type. The display of screen
 // bounds coordinates, if it is known.
-func (w written) action(screen berth.ComputerTool) (berth.ComputerAction, error) {
+func (w modelAction) action(screen berth.ComputerTool) (berth.ComputerAction, error) {
 	out := berth.ComputerAction{Type: w.Type}
 	var err error
 	switch w.Type {
@@ -83,7 +83,7 @@ func held(keys []string) *[]string {
 }
 
 // at sets the coordinates.
-func (w written) at(out *berth.ComputerAction, screen berth.ComputerTool) error {
+func (w modelAction) at(out *berth.ComputerAction, screen berth.ComputerTool) error {
 	if w.X == nil || w.Y == nil {
 		return fmt.Errorf(`%s needs "x" and "y"`, w.Type)
 	}
@@ -92,7 +92,7 @@ func (w written) at(out *berth.ComputerAction, screen berth.ComputerTool) error 
 }
 
 // drag sets the path.
-func (w written) drag(out *berth.ComputerAction, screen berth.ComputerTool) error {
+func (w modelAction) drag(out *berth.ComputerAction, screen berth.ComputerTool) error {
 	if len(w.Path) < 2 {
 		return errors.New(`a drag needs a "path" of at least two points`)
 	}

@@ -122,7 +122,7 @@ func (t *Tool) ResumeCall(item, output berth.Item, stored []berth.Event) (tool.C
 	}
 	for _, ev := range stored {
 		if !output.IsZero() && ev.OutputIndex != nil {
-			c.output = &resumed{output.ID(), *ev.OutputIndex}
+			c.output = &resumedOutput{output.ID(), *ev.OutputIndex}
 		}
 	}
 	return c, nil
@@ -135,9 +135,9 @@ func (t *Tool) desktop() guest.Desktop {
 
 // arguments are the arguments of the function.
 type arguments struct {
-	Action       *written  `json:"action,omitempty"`
-	Actions      []written `json:"actions,omitempty"`
-	SafetyChecks []string  `json:"safety_checks,omitempty"`
+	Action       *modelAction  `json:"action,omitempty"`
+	Actions      []modelAction `json:"actions,omitempty"`
+	SafetyChecks []string      `json:"safety_checks,omitempty"`
 }
 
 // A call is one call. The wire shows it when it is complete.
@@ -145,7 +145,7 @@ type call struct {
 	tool   *Tool
 	item   berth.ComputerCall
 	valid  bool
-	output *resumed // the output that an earlier process added, or nil
+	output *resumedOutput // the output that an earlier process added, or nil
 }
 
 // Mark implements tool.Markable.

@@ -46,8 +46,8 @@ func dataURL(media string, data []byte) string {
 	return "data:" + media + ";base64," + base64.StdEncoding.EncodeToString(data)
 }
 
-// A resumed is an output item that an earlier process added.
-type resumed struct {
+// A resumedOutput is an output item that an earlier process added.
+type resumedOutput struct {
 	id    string
 	index int
 }

@@ -49,7 +49,7 @@ func (s *source) connectCommand(life context.Context, in *intake) (client *sdk.C
 	end = func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(life), killTime)
 		defer cancel()
-		in.fault.set(func(f *fault) { f.ending = true })
+		in.fault.set(func(f *connectionError) { f.ending = true })
 		reader.Close() // output that is not read must not hold the process's end
 		_ = p.Kill(ctx)
 		select {
@@ -77,7 +77,7 @@ func pipeOutput(ctx context.Context, p guest.Command, stdout io.Writer, in *inta
 		}
 		if ev.Ended {
 			words := strings.TrimSpace(ev.Status + ". " + strings.ToValidUTF8(string(stderr), ""))
-			f.set(func(f *fault) {
+			f.set(func(f *connectionError) {
 				if !f.ending {
 					f.exited = tool.Shorten(words, maxStderr)
 				}
@@ -85,7 +85,7 @@ func pipeOutput(ctx context.Context, p guest.Command, stdout io.Writer, in *inta
 			return io.EOF
 		}
 		if err := lines.write(ev.Stdout); err != nil {
-			f.set(func(f *fault) { f.err = err })
+			f.set(func(f *connectionError) { f.err = err })
 			return err
 		}
 	}

@@ -11,14 +11,14 @@ import (
 // limit. It is safe for concurrent use.
 type intake struct {
 	account *ration.Account // may be nil
-	fault   *fault
+	fault   *connectionError
 
 	mu   sync.Mutex // guards all fields below
 	most int64      // bytes until the next begin
 	got  int64
 }
 
-func newIntake(pool *ration.Pool, owner string, f *fault) *intake {
+func newIntake(pool *ration.Pool, owner string, f *connectionError) *intake {
 	return &intake{account: pool.Open(owner), fault: f, most: maxMessage}
 }
 
@@ -68,7 +68,7 @@ func (in *intake) decode(ctx context.Context, message []byte) error {
 // fail records an error as the fault of the connection.
 func (in *intake) fail(err error) error {
 	if err != nil {
-		in.fault.set(func(f *fault) { f.err = err })
+		in.fault.set(func(f *connectionError) { f.err = err })
 	}
 	return err
 }

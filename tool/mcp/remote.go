@@ -58,7 +58,8 @@ func (s *source) connectRemote(life context.Context, in *intake, notified chan s
 		return nil, fmt.Errorf("parse server_url: %w", err)
 	}
 	client := s.opts.Gate.Client(0)
-	client.Transport = &guarded{next: client.Transport, origin: originOf(u), headers: s.headers(), fault: in.fault,
+	client.Transport = &guardedTransport{next: client.Transport, origin: originOf(u), headers: s.headers(),
+		fault:  in.fault,
 		intake: in, notified: notified}
 	session, err := initialize(life, &sdk.StreamableClientTransport{Endpoint: s.tool.ServerURL, HTTPClient: client,
 		DisableStandaloneSSE: true, MaxRetries: -1, MaxEventSize: -1}) // guarded bounds each answer
@@ -119,23 +120,23 @@ func (s *source) redactor() *strings.Replacer {
 	return strings.NewReplacer(pairs...)
 }
 
-// A guarded transport sends requests to one origin only, so that redirects and the
+// A guardedTransport transport sends requests to one origin only, so that redirects and the
 // endpoints that a server names can neither reach other hosts nor carry the credentials to
 // them. It bounds answers.
-type guarded struct {
+type guardedTransport struct {
 	next    http.RoundTripper
 	origin  string
 	headers http.Header
-	fault   *fault
+	fault   *connectionError
 	intake  *intake
 
 	notified chan struct{} // receives when a notification of a cancelled call was sent
 }
 
-func (g *guarded) RoundTrip(req *http.Request) (*http.Response, error) {
+func (g *guardedTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	// a redirect must not bring credentials
 	if originOf(req.URL) != g.origin || req.Response != nil && req.URL.User != nil {
-		g.fault.set(func(f *fault) { f.err = errOrigin })
+		g.fault.set(func(f *connectionError) { f.err = errOrigin })
 		return nil, errOrigin
 	}
 	req = req.Clone(req.Context())
@@ -153,17 +154,17 @@ func (g *guarded) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	resp, err := g.next.RoundTrip(req)
 	if err != nil {
-		g.fault.set(func(f *fault) { f.err = err })
+		g.fault.set(func(f *connectionError) { f.err = err })
 		return nil, fmt.Errorf("send request: %w", err)
 	}
 	if resp.StatusCode >= 400 && req.Method != http.MethodDelete {
-		g.fault.set(func(f *fault) { f.status = resp.StatusCode })
+		g.fault.set(func(f *connectionError) { f.status = resp.StatusCode })
 	}
 	most := int64(maxMessage)
 	if req.Method == http.MethodGet {
 		most = maxStream
 	}
-	resp.Body = &bounded{ReadCloser: resp.Body, left: most, ctx: req.Context(), intake: g.intake}
+	resp.Body = &boundedBody{ReadCloser: resp.Body, left: most, ctx: req.Context(), intake: g.intake}
 	siftBody(req.Context(), resp, g.intake)
 	return resp, nil
 }
@@ -183,15 +184,15 @@ func cancels(req *http.Request) bool {
 	return bytes.Contains(text, []byte(`"notifications/cancelled"`))
 }
 
-// A bounded body fails after a number of bytes.
-type bounded struct {
+// A boundedBody body fails after a number of bytes.
+type boundedBody struct {
 	io.ReadCloser
 	left   int64
 	ctx    context.Context
 	intake *intake
 }
 
-func (b *bounded) Read(p []byte) (int, error) {
+func (b *boundedBody) Read(p []byte) (int, error) {
 	if b.left <= 0 {
 		return 0, b.intake.fail(errTooLarge)
 	}

@@ -37,7 +37,7 @@ var (
 // A session is a connection to a server.
 type session struct {
 	client *sdk.ClientSession
-	fault  *fault
+	fault  *connectionError
 	intake *intake
 	end    func() // stops what the session needs: requests, the process
 
@@ -86,9 +86,9 @@ func (s *session) close() {
 	s.intake.account.Close()
 }
 
-// A fault records why a connection failed, which the errors of the SDK do not contain. It
+// A connectionError records why a connection failed, which the errors of the SDK do not contain. It
 // is safe for concurrent use.
-type fault struct {
+type connectionError struct {
 	mu     sync.Mutex
 	err    error  // of the request: of this package, of egress, or of the network
 	status int    // HTTP status of a refused request
@@ -98,25 +98,27 @@ type fault struct {
 	omitted omissions // tools that could not be decoded
 }
 
-func (f *fault) set(change func(*fault)) {
+func (f *connectionError) set(change func(*connectionError)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	change(f)
 }
 
 // omit records a tool that could not be decoded.
-func (f *fault) omit(name, reason string) { f.set(func(f *fault) { f.omitted.add(name, reason) }) }
+func (f *connectionError) omit(name, reason string) {
+	f.set(func(f *connectionError) { f.omitted.add(name, reason) })
+}
 
 // takeOmitted returns the tools that could not be decoded since the last call.
-func (f *fault) takeOmitted() (taken omissions) {
-	f.set(func(f *fault) { taken, f.omitted = f.omitted, omissions{} })
+func (f *connectionError) takeOmitted() (taken omissions) {
+	f.set(func(f *connectionError) { taken, f.omitted = f.omitted, omissions{} })
 	return taken
 }
 
 // reset forgets the faults of earlier requests.
-func (f *fault) reset() { f.set(func(f *fault) { f.err, f.status = nil, 0 }) }
+func (f *connectionError) reset() { f.set(func(f *connectionError) { f.err, f.status = nil, 0 }) }
 
-func (f *fault) get() (status int, exited string, err error) {
+func (f *connectionError) get() (status int, exited string, err error) {
 	if f == nil {
 		return 0, "", nil
 	}
@@ -128,7 +130,7 @@ func (f *fault) get() (status int, exited string, err error) {
 // A broken error is an error of a connection, with its fault.
 type broken struct {
 	error
-	fault *fault
+	fault *connectionError
 }
 
 func (b broken) Unwrap() error { return b.error }
@@ -181,7 +183,7 @@ func (s *source) with(ctx context.Context, most int64, f func(context.Context, *
 func (s *source) connect(ctx context.Context) (*session, error) {
 	life, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
-	fault := &fault{}
+	fault := &connectionError{}
 	intake := newIntake(s.opts.Decoding, string(s.caller.Project), fault)
 	var client *sdk.ClientSession
 	var end func()
@@ -232,7 +234,7 @@ func initialize(ctx context.Context, t sdk.Transport) (*sdk.ClientSession, error
 	return session, nil
 }
 
-// explain returns what is wrong with the server, for the client. It does not show what an
+// explain returns the server's fault, for the client. It does not show what an
 // address answered beyond its HTTP status.
 func (s *source) explain(err error) string {
 	var list badList

@@ -248,7 +248,7 @@ func (l *listing) log() {
 	}
 }
 
-// A badList error is what is wrong with a list of tools, for the client.
+// A badList error is the fault of a list of tools, for the client.
 type badList string
 
 func (b badList) Error() string { return string(b) }

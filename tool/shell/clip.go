@@ -14,10 +14,10 @@ const (
 )
 
 // A clip limits the output of one command to a number of characters. Both streams count
-// together, in the order of their output. The first half passes at once and the last half
+// together, in the order of their output. The first half passes immediately and the last half
 // at the end. A mark between them states how much was left out.
 type clip struct {
-	head int // characters that may still pass at once
+	head int // characters that may still pass immediately
 	tail int // characters held until the end
 
 	partial [2][]byte // the first bytes of an incomplete rune
@@ -37,7 +37,7 @@ func newClip(limit int) *clip {
 	return &clip{head: limit - limit/2, tail: limit / 2}
 }
 
-// write adds output and returns the part that passes at once. Bytes that are not UTF-8
+// write adds output and returns the part that passes immediately. Bytes that are not UTF-8
 // become U+FFFD.
 func (c *clip) write(stream int, b []byte) string {
 	c.total[stream] += int64(len(b))

@@ -9,7 +9,7 @@ import (
 	"github.com/berth-run/berth/guest"
 )
 
-// clipped runs pieces of output through a clip and returns what passes at once, and all.
+// clipped runs pieces of output through a clip and returns what passes immediately, and all.
 func clipped(limit int, pieces ...string) (now, all [2]string) {
 	c := newClip(limit)
 	for i, p := range pieces {

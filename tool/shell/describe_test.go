@@ -7,7 +7,7 @@ import (
 	"github.com/berth-run/berth"
 )
 
-// The description names what is in the container.
+// The description names the container's programs.
 func TestDescribe(t *testing.T) {
 	full := &berth.TemplateContents{Programs: []string{"bash", "sudo", "Python", "git"},
 		Python: []string{"pandas", "numpy"}}

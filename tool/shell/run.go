@@ -23,8 +23,8 @@ const exitKilled = 128 + 9
 // cancelGrace bounds the time to end the commands of a cancelled call.
 const cancelGrace = 5 * time.Second
 
-// A resumed is the output of a call as an earlier process stored it.
-type resumed struct {
+// A resumedOutput is the output of a call as an earlier process stored it.
+type resumedOutput struct {
 	outputID string
 	events   []berth.Event
 }
@@ -56,7 +56,7 @@ func (c *shellCall) Run(ctx context.Context, out tool.Emitter) error {
 	return nil
 }
 
-// forgetAbove is the output of a call in bytes above which the container drops it at once. Less is not worth a
+// forgetAbove is the output of a call in bytes above which the container drops it immediately. Less is not worth a
 // request: containers drop the oldest calls by themselves.
 const forgetAbove = 64 << 10
 

@@ -44,7 +44,7 @@ type Containers interface {
 	Shell(caller berth.Caller, id berth.ContainerID) guest.Execer
 	// Skills returns the skills in a container that runs or starts. It does not block.
 	Skills(p berth.ProjectID, id berth.ContainerID) []berth.ContainerSkill
-	// Contents returns what is installed in a container, or nil if that is not known. It does
+	// Contents returns the programs installed in a container, or nil if they are not known. It does
 	// not block.
 	Contents(p berth.ProjectID, id berth.ContainerID) *berth.TemplateContents
 }
@@ -116,7 +116,7 @@ func (s *Tool) ResumeCall(item, output berth.Item, stored []berth.Event) (tool.C
 		return nil, nil
 	}
 	if !output.IsZero() {
-		c.resumed = &resumed{outputID: output.ID(), events: stored}
+		c.resumed = &resumedOutput{outputID: output.ID(), events: stored}
 	}
 	return c, nil
 }
@@ -150,8 +150,8 @@ type shellCall struct {
 	item berth.ShellCall
 
 	reader  commandReader
-	invalid string   // why the call cannot be run, for the model
-	resumed *resumed // the output that an earlier process stored
+	invalid string         // why the call cannot be run, for the model
+	resumed *resumedOutput // the output that an earlier process stored
 }
 
 func (c *shellCall) Item() berth.Item { return berth.NewItem(c.item) }

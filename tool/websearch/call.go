@@ -25,8 +25,8 @@ const (
 	maxURL     = 2 << 10
 )
 
-// written are the arguments of a call.
-type written struct {
+// callArguments are the arguments of a call.
+type callArguments struct {
 	Type    string   `json:"type"`
 	Queries []string `json:"queries,omitempty"`
 	Query   string   `json:"query,omitempty"` // models sometimes write one
@@ -40,7 +40,7 @@ type call struct {
 	tool    *Tool
 	item    berth.WebSearchCall
 	started bool // the event of its start was returned
-	args    written
+	args    callArguments
 	invalid string // why the arguments cannot be used
 }
 
@@ -102,9 +102,9 @@ const maxParts = 10_000
 
 var pageRange = fmt.Sprintf(`"page" must be a whole number from 1 to %d`, maxParts)
 
-// problem returns what is wrong with the arguments, for the model, or "". It sets what is
+// problem returns the fault of the arguments, for the model, or "". It sets what is
 // absent.
-func (a *written) problem() string {
+func (a *callArguments) problem() string {
 	if a.Page == 0 {
 		a.Page = 1
 	}
@@ -123,7 +123,7 @@ func (a *written) problem() string {
 	return fmt.Sprintf(`The type %q is unknown. Use "search", "open_page" or "find_in_page".`, tool.Shorten(own, 64))
 }
 
-func (a *written) searchProblem() string {
+func (a *callArguments) searchProblem() string {
 	switch {
 	case len(a.Queries) == 0:
 		return `This call has no query. Give a list of them in "queries".`
@@ -135,7 +135,7 @@ func (a *written) searchProblem() string {
 	return ""
 }
 
-func (a *written) pageProblem() string {
+func (a *callArguments) pageProblem() string {
 	u, err := url.Parse(a.URL)
 	switch {
 	case len(a.URL) > maxURL:

@@ -132,7 +132,7 @@ func bind(opts Options, c tool.Context, t berth.WebSearchTool) (tool.Tool, error
 }
 
 // canonical returns the name of a host in the form in which names are compared. It returns
-// false for what is not a host name.
+// false for anything but a host name.
 func canonical(host string) (string, bool) {
 	ascii, err := idna.Lookup.ToASCII(strings.TrimSuffix(strings.ToLower(strings.TrimSpace(host)), "."))
 	return ascii, err == nil && ascii != "" && !strings.ContainsAny(ascii, "/:@?#*%[] ")
@@ -148,7 +148,7 @@ func lowerCall(item berth.Item) (function, arguments string, err error) {
 	if a == nil {
 		a = &berth.WebSearchAction{Type: berth.WebSearchSearch}
 	}
-	w := written{Type: a.Type, Queries: a.Queries, URL: a.URL, Pattern: a.Pattern}
+	w := callArguments{Type: a.Type, Queries: a.Queries, URL: a.URL, Pattern: a.Pattern}
 	if len(w.Queries) == 0 && a.Query != "" {
 		w.Queries = []string{a.Query}
 	}

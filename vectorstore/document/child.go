@@ -46,8 +46,8 @@ func (c Child) text(ctx context.Context, extension string, content io.Reader) (s
 	ctx, cancel := context.WithTimeout(ctx, childTime)
 	defer cancel()
 	cmd := jail.Command(ctx, c.Path, childMemory, Command, extension, strconv.Itoa(c.CPU))
-	in := &counted{r: io.LimitReader(content, maxParsed+1)}
-	out, failure := &limited{most: maxText + 1}, &limited{most: 4 << 10}
+	in := &countingReader{r: io.LimitReader(content, maxParsed+1)}
+	out, failure := &limitedBuffer{most: maxText + 1}, &limitedBuffer{most: 4 << 10}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, out, failure
 	err := cmd.Run()
 	if in.err != nil {
@@ -72,14 +72,14 @@ func (c Child) text(ctx context.Context, extension string, content io.Reader) (s
 	return "", fmt.Errorf("run reader of documents: %w", err)
 }
 
-// A counted reader records what was read, because a child may end before it has read all.
-type counted struct {
+// A countingReader reader records what was read, because a child may end before it has read all.
+type countingReader struct {
 	r   io.Reader
 	n   int
 	err error
 }
 
-func (c *counted) Read(p []byte) (int, error) {
+func (c *countingReader) Read(p []byte) (int, error) {
 	n, err := c.r.Read(p)
 	c.n += n
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -88,13 +88,13 @@ func (c *counted) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// A limited buffer drops what exceeds its limit.
-type limited struct {
+// A limitedBuffer buffer drops what exceeds its limit.
+type limitedBuffer struct {
 	bytes.Buffer
 	most int
 }
 
-func (l *limited) Write(p []byte) (int, error) {
+func (l *limitedBuffer) Write(p []byte) (int, error) {
 	l.Buffer.Write(p[:min(len(p), l.most-l.Len())])
 	return len(p), nil
 }

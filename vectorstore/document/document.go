@@ -19,7 +19,7 @@ import (
 	"github.com/berth-run/berth/vectorstore"
 )
 
-// Limits of what is read and returned, in bytes.
+// Limits of the input and the output, in bytes.
 const (
 	maxPlain  = 64 << 20  // of a text file
 	maxParsed = 128 << 20 // of a file that needs a parser

@@ -20,7 +20,7 @@ const (
 	maxParts    = 20_000
 )
 
-// An archive counts what is unpacked of an office file.
+// An archive counts the unpacked bytes of an office file.
 type archive struct {
 	zip  *zip.Reader
 	left int64

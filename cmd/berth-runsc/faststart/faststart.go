@@ -31,7 +31,7 @@ const (
 )
 
 func init() {
-	// The kernel refuses this command with a flag, at once; the filter, when
+	// The kernel refuses this command with a flag, immediately; the filter, when
 	// it was inherited, does not look at flags.
 	if _, _, errno := unix.RawSyscall(unix.SYS_MEMBARRIER, registerPrivateExpedited, 1, 0); errno == 0 {
 		return

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// unmount runs umountCommand, with input as the content of its descriptor, and reports what is left.
+// unmount runs umountCommand, with input as the content of its descriptor, and reports the rest.
 func unmount(t *testing.T, input string) string {
 	t.Helper()
 	if os.Getuid() != 0 {

@@ -18,7 +18,7 @@ const releaseAfter = 10 * time.Second
 
 var (
 	resting atomic.Bool              // UntilSystemCall waits
-	called  = make(chan struct{}, 1) // a system call was made meanwhile
+	called  = make(chan struct{}, 1) // a system call was made
 )
 
 // Notice makes system calls noticed in the process of a sandbox. It must be called before the
@@ -49,7 +49,7 @@ func noticed(call kernel.SyscallFn) kernel.SyscallFn {
 }
 
 // UntilSystemCall returns when a program in the sandbox makes a system call. System calls that
-// have begun do not count. It must not be called twice at once.
+// have begun do not count. It must not be called twice concurrently.
 func UntilSystemCall() {
 	select {
 	case <-called:

@@ -243,7 +243,7 @@ func (s *Server) Run() error {
 	}
 }
 
-// Stop stops the server at once: it breaks all connections, and recovers at the next Run.
+// Stop stops the server immediately: it breaks all connections, and recovers at the next Run.
 func (s *Server) Stop() error {
 	if s.cmd == nil {
 		return nil

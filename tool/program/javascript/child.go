@@ -319,7 +319,7 @@ func (i *interpreter) trace(stack string) string {
 	return lines.String()
 }
 
-// place corrects the columns of the first line, before which the opening stands.
+// place corrects the columns of the first line, which begins with the opening.
 func place(text string) string {
 	for re, name := range map[*regexp.Regexp]string{first: "program:1:", firstIn: "Line 1:"} {
 		text = re.ReplaceAllStringFunc(text, func(m string) string {

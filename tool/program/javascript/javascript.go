@@ -3,7 +3,7 @@
 // privileges and whose memory and time are bounded. All it can do is compute and make calls,
 // which the Session returns.
 //
-// A program that gets the same answers makes the same calls: its clock stands still and its
+// A program that gets the same answers makes the same calls: its clock does not advance and its
 // random numbers have a seed. It can therefore be run again up to where it was.
 package javascript
 

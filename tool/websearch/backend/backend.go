@@ -74,7 +74,7 @@ func New(o Options) (Backend, error) {
 		SearXNG: {"", false, func(s service) Backend { return searxng{s} }},
 		Brave:   {"https://api.search.brave.com/res/v1/web/search", true, func(s service) Backend { return brave{s} }},
 		Tavily:  {"https://api.tavily.com/search", true, func(s service) Backend { return tavily{s} }},
-		HTTP:    {"", false, func(s service) Backend { return custom{s} }},
+		HTTP:    {"", false, func(s service) Backend { return customService{s} }},
 	}
 	m, ok := makers[o.Name]
 	switch {
@@ -201,11 +201,11 @@ func tooMany(answer []byte) bool {
 // cost the others.
 type list[T any] struct {
 	elements  []T
-	malformed malformed
+	malformed malformedElements
 }
 
-// malformed are elements that could not be decoded.
-type malformed struct {
+// malformedElements are elements that could not be decoded.
+type malformedElements struct {
 	count int
 	first error
 }
@@ -229,7 +229,8 @@ func (l *list[T]) UnmarshalJSON(raw []byte) error {
 
 // checked returns the results that can be shown, at most limit of them, bounded in size. It
 // logs that others were left out. It fails if all results were malformed.
-func (s service) checked(found []berth.WebSearchResult, bad malformed, limit int) ([]berth.WebSearchResult, error) {
+func (s service) checked(found []berth.WebSearchResult, bad malformedElements, limit int) ([]berth.WebSearchResult,
+	error) {
 	if bad.count > 0 {
 		s.log.Warn("left out malformed results of the search service", "count", bad.count, "first", bad.first)
 		if len(found) == 0 {

@@ -118,10 +118,10 @@ func (t tavily) Search(ctx context.Context, q Query) ([]berth.WebSearchResult, e
 	return t.checked(found, answer.Results.malformed, q.Limit)
 }
 
-// custom is a service of the operator's own; docs/web-search.md describes its JSON.
-type custom struct{ service }
+// customService is a service of the operator's own; docs/web-search.md describes its JSON.
+type customService struct{ service }
 
-func (c custom) Search(ctx context.Context, q Query) ([]berth.WebSearchResult, error) {
+func (c customService) Search(ctx context.Context, q Query) ([]berth.WebSearchResult, error) {
 	var answer struct {
 		Results list[berth.WebSearchResult] `json:"results"`
 	}
