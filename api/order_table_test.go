@@ -257,9 +257,9 @@ var recordings = []recording{
 		says: calls("get_weather", `{"location":`, `"Kiel"}`), want: stream(functionCalled,
 			completed("function_call"))},
 
-	// The recording is older than the field "environment".
+	// The recording is older than the field "environment", in which a call repeats that of the tool.
 	{name: "shell of the client", request: `"input":"x","tools":[{"type":"shell","environment":{"type":"local"}}]`,
-		says: calls("shell", `{"commands":["ls `, `-a"]}`), want: stream(shellCalled("environment:null"),
+		says: calls("shell", `{"commands":["ls `, `-a"]}`), want: stream(shellCalled("environment{type:local}"),
 			completed("shell_call"))},
 	{name: "shell of the client, answered", request: `"tools":[{"type":"shell","environment":{"type":"local"}}],"input":[
 			{"type":"shell_call","call_id":"call_1","action":{"commands":["uname -m"]}},

@@ -44,18 +44,24 @@ func TestSDKFields(t *testing.T) {
 	h := newHouse(t, nil)
 	for _, p := range sdkProbes {
 		unknown := map[string]bool{}
-		w := sdkWalker{visit: func(at string, body any) {
+		refusal := func(body any) (e sdkRefusal) {
 			raw, err := json.Marshal(body)
 			check(t, err)
 			resp := h.send(t.Context(), "POST", contract.Prefix+p.path, string(raw))
 			defer resp.Body.Close()
 			answer, err := io.ReadAll(resp.Body)
 			check(t, err)
-			var e struct {
-				Error struct{ Code, Param, Message string }
-			}
 			if resp.StatusCode < 300 || json.Unmarshal(answer, &e) != nil {
-				return
+				return sdkRefusal{}
+			}
+			return e
+		}
+		w := sdkWalker{visit: func(at string, body any) {
+			e := refusal(body)
+			for _, whole := range wholeItems(body) {
+				if e.Error.Code == "unknown_parameter" {
+					e = refusal(whole)
+				}
 			}
 			if strings.Contains(at, "[].tools[].environment") {
 				return // a container is settled with the request's own tools only
@@ -80,6 +86,33 @@ func TestSDKFields(t *testing.T) {
 			t.Errorf("POST %s: no field visited", p.path)
 		}
 	}
+}
+
+// sdkRefusal is the error of an answer.
+type sdkRefusal struct {
+	Error struct{ Code, Param, Message string }
+}
+
+// wholeItems returns bodies in which an item has what makes it a message or a call of a computer: the SDK's types of
+// these have no default for it, and which fields an item may have depends on it.
+func wholeItems(body any) (whole []any) {
+	for _, list := range []string{"input", "items"} {
+		items, ok := body.(map[string]any)[list].([]any)
+		if !ok || len(items) != 1 {
+			continue
+		}
+		item, ok := items[0].(map[string]any)
+		if !ok || item["type"] != nil {
+			continue
+		}
+		for name, value := range map[string]string{"role": "user", "type": "computer_call"} {
+			copied, other := maps.Clone(body.(map[string]any)), maps.Clone(item)
+			other[name] = value
+			copied[list] = []any{other}
+			whole = append(whole, copied)
+		}
+	}
+	return whole
 }
 
 // The contract has every event and output item of the newest SDK.

@@ -35,7 +35,8 @@ func (s *Server) announce(o Options, address string, building bool) {
 		s.log.Warn("suspicious configuration", "problem", w)
 	}
 	if s.unpriced(c) {
-		s.log.Warn("a project or a key has a limit of costs that "+config.WithoutPrices, "next", berth.DocsURL+"models.md#prices")
+		s.log.Warn("a limit of costs has no effect", "problem", "a project or a key has a limit of costs that "+
+			config.WithoutPrices, "next", berth.DocsURL+"models.md#prices")
 	}
 	if building {
 		s.log.Info("building the base template in the background, for some minutes; containers start once it is ready",

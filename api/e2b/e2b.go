@@ -98,7 +98,3 @@ func nameOf(id berth.ContainerID) string {
 
 // sandboxOf returns the container id of a request's path.
 func sandboxOf(r *http.Request) berth.ContainerID { return idOf(r.PathValue("sandbox")) }
-
-func notFound(id berth.ContainerID) error {
-	return berth.Errorf(berth.CodeNotFound, "Sandbox '%s' not found.", nameOf(id))
-}

@@ -2,6 +2,7 @@ package seal
 
 import (
 	"crypto/cipher"
+	"fmt"
 	"slices"
 	"sync/atomic"
 )
@@ -54,7 +55,7 @@ func (k *Keychain) Open(dst, nonce, box, data []byte) (plain []byte, err error) 
 			return append(dst, plain...), nil
 		}
 	}
-	return nil, err
+	return nil, fmt.Errorf("open box: %w", err)
 }
 
 // Newest returns a cipher.AEAD that opens only what the current key has sealed.
@@ -64,5 +65,9 @@ type newest struct{ *Keychain }
 
 // Open implements cipher.AEAD.
 func (n newest) Open(dst, nonce, box, data []byte) ([]byte, error) {
-	return (*n.keys.Load())[0].aead.Open(dst, nonce, box, data)
+	plain, err := (*n.keys.Load())[0].aead.Open(dst, nonce, box, data)
+	if err != nil {
+		return nil, fmt.Errorf("open box with the newest key: %w", err)
+	}
+	return plain, nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/berth-run/berth/server/templates"
 )
 
+// CheckTemplate looks for the default template in a state directory, without making one.
 func CheckTemplate(state string, c *config.Config) (image.Template, Finding) {
 	f := Finding{What: "template"}
 	dir := filepath.Join(state, "images")

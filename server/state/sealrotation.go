@@ -55,7 +55,7 @@ func (l *SealLock) acquire(ctx context.Context, how int) error {
 	for {
 		err := unix.Flock(int(l.file.Fd()), how|unix.LOCK_NB)
 		if !errors.Is(err, unix.EWOULDBLOCK) {
-			return err
+			return os.NewSyscallError("flock", err)
 		}
 		select {
 		case <-tick.C:

@@ -45,9 +45,9 @@ type heldTemplate struct {
 	requested time.Time
 }
 
-func New(images *image.Store, config *config.Config, limits func(context.Context,
-	berth.ProjectID) (berth.Limits,
-	error)) *Catalog {
+// New returns the catalogue of the templates in images. limits returns the limits of a project.
+func New(images *image.Store, config *config.Config,
+	limits func(context.Context, berth.ProjectID) (berth.Limits, error)) *Catalog {
 	return &Catalog{Images: images, config: config, limits: limits, held: map[string]heldTemplate{},
 		scanned: map[string]*image.Contents{}}
 }

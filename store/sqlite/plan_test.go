@@ -19,7 +19,7 @@ import (
 )
 
 // whole lists the statements that may scan a table: they return all of it.
-var whole = regexp.MustCompile(`FROM (keys|members) ORDER BY|FROM doomed$`)
+var whole = regexp.MustCompile(`FROM (keys|members) ORDER BY|FROM doomed$|WHERE name <> ''|^UPDATE ring SET`)
 
 var (
 	verb    = regexp.MustCompile(`^(SELECT|INSERT|UPDATE|DELETE|WITH) `)
@@ -63,6 +63,13 @@ func TestStatementsAreRun(t *testing.T) {
 	}
 	t.Run("Store", func(t *testing.T) { storetest.Run(t, collected) })
 	t.Run("Members", func(t *testing.T) { storetest.Members(t, collected) })
+	t.Run("Rotation", func(t *testing.T) {
+		db := collected(t).(*sqlite.DB)
+		storetest.Fill(t, db)
+		if err := db.RotateKey(t.Context(), [32]byte{2}, nil); err != nil {
+			t.Fatal(err)
+		}
+	})
 	texts := slices.Collect(maps.Keys(ran))
 	n := 0
 	for _, text := range literals(t, "../sql/*.go") {
