@@ -3,15 +3,14 @@ package berth
 // A Budget limits a response. A response that reaches a limit ends as incomplete.
 // Zero means the server's limit, which no request can raise.
 type Budget struct {
-	Turns   int    `json:"max_turns,omitempty"`
+	Turns   int    `json:"max_turns,omitempty"`        // answers of the model
 	Tokens  int    `json:"max_total_tokens,omitempty"` // of all turns, in and out
 	Seconds int    `json:"max_seconds,omitempty"`      // since it was created
 	Cost    Amount `json:"max_cost,omitempty"`         // in the currency of the prices
 
-	// Failures limits consecutive failures of the same call, Repeats consecutive calls
-	// whose results the model has seen before. Negative means no limit.
-	Failures int `json:"max_repeated_failures,omitempty"`
-	Repeats  int `json:"max_repeated_calls,omitempty"`
+	// Negative numbers of these mean no limit.
+	Failures int `json:"max_repeated_failures,omitempty"` // consecutive failures of the same call
+	Repeats  int `json:"max_repeated_calls,omitempty"`    // consecutive calls whose results the model has seen before
 }
 
 // Within returns the budget with unset limits taken from the server's. Turns, tokens,

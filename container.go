@@ -67,11 +67,11 @@ const (
 // ContainerSource is the field "berth" of POST /v1/containers and of a shell's
 // container_auto. OpenAI's requests have no such field.
 type ContainerSource struct {
-	Template   string     `json:"template,omitempty"`    // name or digest of the template; excludes SnapshotID
+	Template   string     `json:"template,omitempty"`    // name or digest of the template; excludes snapshot_id
 	SnapshotID SnapshotID `json:"snapshot_id,omitempty"` // the snapshot to start from
-	OnExpiry   OnExpiry   `json:"on_expiry,omitempty"`
-	OnLost     OnLost     `json:"on_lost,omitempty"`    // for a container_auto that continues a chain; empty means fail
-	KeepAwake  bool       `json:"keep_awake,omitempty"` // do not pause the container when it is quiet
+	OnExpiry   OnExpiry   `json:"on_expiry,omitempty"`   // of its files: delete, the default, or snapshot
+	OnLost     OnLost     `json:"on_lost,omitempty"`     // for a container_auto that continues a chain; empty means fail
+	KeepAwake  bool       `json:"keep_awake,omitempty"`  // do not pause the container when it is quiet
 
 	Volumes []VolumeMount `json:"volumes,omitempty"`
 }

@@ -14,9 +14,9 @@ type Volume struct {
 // A VolumeMount is a volume's mount point in a container.
 type VolumeMount struct {
 	VolumeID VolumeID `json:"volume_id,omitempty"` // set by the server
-	Name     string   `json:"name"`
-	Path     string   `json:"path"` // absolute; by default the volume's name in VolumeDir
-	ReadOnly bool     `json:"read_only"`
+	Name     string   `json:"name"`                // of a volume of the project
+	Path     string   `json:"path"`                // absolute; by default /mnt/volumes/NAME
+	ReadOnly bool     `json:"read_only"`           // commands cannot change it
 }
 
 // VolumeDir is the directory of a container in which its volumes are mounted. At a VolumeMount.Path elsewhere

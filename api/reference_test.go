@@ -58,7 +58,7 @@ func openAPIDocument(t *testing.T) []byte {
 		},
 		Extensions: map[string]any{"CreateResponse": berth.RequestBerth{}, "Response": berth.ResponseBerth{},
 			"Model":               berth.ModelBerth{},
-			"CreateContainerBody": berth.ContainerSource{}, "ContainerResource": berth.ContainerBerth{}},
+			"CreateContainerBody": berth.ContainerExtension{}, "ContainerResource": berth.ContainerBerth{}},
 	})
 	if err != nil {
 		t.Fatal(err)
