@@ -70,7 +70,7 @@ type ContainerSource struct {
 	Template   string     `json:"template,omitempty"`    // name or digest of the template; excludes snapshot_id
 	SnapshotID SnapshotID `json:"snapshot_id,omitempty"` // the snapshot to start from
 	OnExpiry   OnExpiry   `json:"on_expiry,omitempty"`   // of its files: delete, the default, or snapshot
-	OnLost     OnLost     `json:"on_lost,omitempty"`     // for a container_auto that continues a chain; empty means fail
+	OnLost     OnLost     `json:"on_lost,omitempty"`     // of a container_auto that continues a chain: fail or new
 	KeepAwake  bool       `json:"keep_awake,omitempty"`  // do not pause the container when it is quiet
 
 	Volumes []VolumeMount `json:"volumes,omitempty"`
