@@ -2,8 +2,11 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -22,8 +25,8 @@ func newDoctor() *cobra.Command {
 		Long: `Check what this machine can run: the kernel, a real sandbox if there is a template, the
 state directory, the configuration, and whether each model upstream answers, accepts its
 key and lists the models that are routed to it. The first line is the answer; then comes what was
-found, and what is missing with the command that provides it. With --fix, run these
-commands. The exit code is 1 if berth serve could not start containers, or not reach a model.`,
+found, and what is missing with the command that provides it. With --fix, make the state
+directory if it is missing, and run these commands. The exit code is 1 if berth serve could not start containers, or not reach a model.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			findings, err := examine(cmd)
@@ -32,7 +35,10 @@ commands. The exit code is 1 if berth serve could not start containers, or not r
 				if next == nil {
 					break
 				}
-				if err := runFix(cmd, next); err != nil {
+				if err = makeState(cmd); err != nil {
+					return err
+				}
+				if err = runFix(cmd, next); err != nil {
 					return err
 				}
 				findings, err = examine(cmd)
@@ -63,16 +69,35 @@ const maxFixes = 4
 
 // examine examines this machine for the configuration of a command.
 func examine(cmd *cobra.Command) ([]doctor.Finding, error) {
-	c, err := loadConfig(cmd)
-	if err == nil {
-		err = server.Verify(c)
+	c, problem := loadConfig(cmd)
+	if problem == nil {
+		problem = server.Verify(c)
 	}
+	state, err := stateOf(cmd, c)
+	return doctor.Examine(cmd.Context(), state, c, problem), err
+}
+
+// stateOf returns the state directory of a configuration, which may be nil.
+func stateOf(cmd *cobra.Command, c *config.Config) (string, error) {
 	state := cmd.Flag("state").Value.String()
 	if c != nil {
 		state = c.State
 	}
-	state, aerr := filepath.Abs(state)
-	return doctor.Examine(cmd.Context(), state, c, err), aerr
+	return filepath.Abs(state)
+}
+
+// makeState makes the state directory, in which the commands of --fix work.
+func makeState(cmd *cobra.Command) error {
+	c, _ := loadConfig(cmd) // examine reports its error
+	state, err := stateOf(cmd, c)
+	if err != nil {
+		return err
+	}
+	if _, err := os.Stat(state); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	fmt.Fprintln(cmd.ErrOrStderr(), "making the state directory", state)
+	return os.MkdirAll(state, 0o700)
 }
 
 // fixOf returns the first command that fixes a failed check.
