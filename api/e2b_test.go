@@ -21,6 +21,7 @@ import (
 	"github.com/berth-run/berth/api/e2b"
 	"github.com/berth-run/berth/container/build"
 	"github.com/berth-run/berth/container/deadline"
+	systemclock "github.com/berth-run/berth/internal/clock"
 	"github.com/berth-run/berth/store"
 )
 
@@ -47,7 +48,7 @@ func withSandboxOptions(t *testing.T, stop *context.CancelFunc, change func(*san
 			Check: func(context.Context, berth.ProjectID) error { return nil }, Log: log, Now: time.Now}}
 		change(parts)
 		deadlines := deadline.Options{Containers: o.Containers, Placement: parts.Placement, Objects: parts.objects,
-			CPU: parts.CPU, Log: log, Now: parts.Now}
+			CPU: parts.CPU, Log: log, Clock: shownClock{systemclock.System, parts.Now}}
 		if o.Webhooks != nil {
 			deadlines.Deliveries = o.Webhooks
 		}
@@ -66,6 +67,14 @@ func withSandboxOptions(t *testing.T, stop *context.CancelFunc, change func(*san
 		t.Cleanup(*stop)
 	}
 }
+
+// A shownClock is the clock of the system that shows another time.
+type shownClock struct {
+	systemclock.Clock
+	now func() time.Time
+}
+
+func (c shownClock) Now() time.Time { return c.now() }
 
 // sandboxCall sends a request with headers and returns the status and the body.
 func (h *house) sandboxCall(method, path, body string, header map[string]string) (int, string) {

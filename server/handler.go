@@ -65,7 +65,7 @@ func (s *Server) newHandler(ctx context.Context, b *base, data *blobs, c *contai
 		Quota: b.quota, Most: int64(b.Config.E2B.ImageSize)}
 	deadlines := deadline.New(deadline.Options{Containers: c.service,
 		Remove: remover{c.service, r.engine, b.cluster}.Delete, Placement: b.cluster, Objects: b.db,
-		Deliveries: r.webhooks, CPU: b.Config.Containers.CPU, Log: b.Log, Now: time.Now})
+		Deliveries: r.webhooks, CPU: b.Config.Containers.CPU, Log: b.Log})
 	s.later(inBackground(deadlines.Run))
 	builds := build.New(build.Options{Containers: c.service, Placement: b.cluster, Snapshots: data.snapshots,
 		Files: data.files, Images: images, Server: b.node, Memory: memory, Objects: b.db, Log: b.Log, Now: time.Now,

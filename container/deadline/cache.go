@@ -38,7 +38,7 @@ type Cache struct {
 	mu      sync.Mutex
 	live    map[berth.ContainerID]Sandbox
 	loaded  time.Time     // when live was read from the store
-	changed chan struct{} // has a value when an earlier deadline was set, or a container has ended
+	changed chan struct{} // has a value when a deadline was set or has passed, or a container has ended
 
 	discovery discovery
 }
@@ -94,10 +94,10 @@ func (d *Cache) known(id berth.ContainerID) (s Sandbox, ok, loaded bool) {
 // Discover reads the sandboxes that this server does not know yet: immediately if now is set, because the client has
 // proved that it knows a sandbox.
 func (d *Cache) Discover(ctx context.Context, now bool) error {
-	arrived := d.Now()
+	arrived := d.Clock.Now()
 	if !now {
 		select {
-		case <-time.After(discoverInterval):
+		case <-d.Clock.After(discoverInterval):
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
@@ -111,7 +111,7 @@ func (d *Cache) Discover(ctx context.Context, now bool) error {
 	if d.discovery.at.After(arrived) {
 		return nil // another request has done it
 	}
-	d.discovery.at = d.Now()
+	d.discovery.at = d.Clock.Now()
 	refs, err := d.Objects.ExpiredObjects(ctx, store.KindSandbox, time.Unix(never, 0).Add(time.Second), most)
 	if err != nil {
 		return fmt.Errorf("list sandboxes: %w", err)
@@ -132,7 +132,7 @@ func (d *Cache) Discover(ctx context.Context, now bool) error {
 		if err != nil {
 			return err
 		}
-		if !rec.Over(d.Now()) {
+		if !rec.Over(d.Clock.Now()) {
 			d.watch(ref.Project, id, rec)
 		}
 	}
@@ -148,7 +148,7 @@ func (d *Cache) All() map[berth.ContainerID]Sandbox {
 
 // Running returns the number of a project's sandboxes that run.
 func (d *Cache) Running(p berth.ProjectID) int {
-	now := d.Now().Unix()
+	now := d.Clock.Now().Unix()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	n := 0
@@ -163,7 +163,7 @@ func (d *Cache) Running(p berth.ProjectID) int {
 // watch caches what the data plane and the deadlines need of a sandbox.
 func (d *Cache) watch(p berth.ProjectID, id berth.ContainerID, rec *Record) {
 	d.mu.Lock()
-	d.live[id] = rec.live(p, d.Now())
+	d.live[id] = rec.live(p, d.Clock.Now())
 	d.mu.Unlock()
 	d.wake()
 }
@@ -181,7 +181,7 @@ const most = 100_000
 
 // load reads all sandboxes from the store.
 func (d *Cache) load(ctx context.Context) error {
-	began := d.Now()
+	began := d.Clock.Now()
 	refs, err := d.Objects.ExpiredObjects(ctx, store.KindSandbox, time.Unix(never, 0).Add(time.Second), most)
 	if err != nil {
 		return fmt.Errorf("list sandboxes: %w", err)
@@ -210,7 +210,7 @@ func (d *Cache) load(ctx context.Context) error {
 			all[id] = s // it was set while the store was read
 		}
 	}
-	d.live, d.loaded = all, d.Now()
+	d.live, d.loaded = all, d.Clock.Now()
 	return nil
 }
 

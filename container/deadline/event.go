@@ -50,7 +50,7 @@ func eventKey(id string) store.ObjectKey { return store.ObjectKey{Kind: store.Ki
 // emit adds an event to a record that is being changed, and returns it. fill may be nil.
 func (d *Events) emit(p berth.ProjectID, id berth.ContainerID, rec *Record, kind berth.EventType,
 	fill func(*berth.SandboxEventData)) *event {
-	now := d.Now()
+	now := d.Clock.Now()
 	number := strconv.Itoa(rec.Events)
 	if kind == berth.EventSandboxKilled {
 		number = lastEvent
@@ -93,7 +93,7 @@ func (d *Events) saveOutbox(ctx context.Context, p berth.ProjectID, id berth.Con
 	saved := map[int]bool{}
 	for i := range rec.Outbox {
 		e := &rec.Outbox[i]
-		if e.Intent && d.Now().Sub(time.UnixMilli(e.At)) < intentTimeout {
+		if e.Intent && d.Clock.Now().Sub(time.UnixMilli(e.At)) < intentTimeout {
 			continue
 		}
 		if err := d.saveEvent(ctx, p, e); err != nil {
@@ -174,7 +174,7 @@ func (d *Events) saveEvent(ctx context.Context, p berth.ProjectID, e *event, als
 // expireEvents deletes the events of all projects that have expired.
 func (d *Events) expireEvents(ctx context.Context) {
 	for {
-		refs, err := d.Objects.ExpiredObjects(ctx, store.KindE2BEvent, d.Now(), expireBatch)
+		refs, err := d.Objects.ExpiredObjects(ctx, store.KindE2BEvent, d.Clock.Now(), expireBatch)
 		for _, ref := range refs {
 			if err == nil {
 				err = d.Objects.DeleteObject(ctx, ref.Project, ref.ObjectKey)

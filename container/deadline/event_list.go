@@ -31,7 +31,7 @@ type eventPage struct {
 }
 
 func (d *Events) newPage(q EventQuery) *eventPage {
-	return &eventPage{EventQuery: q, after: d.Now().Add(-eventLife).UnixMilli()}
+	return &eventPage{EventQuery: q, after: d.Clock.Now().Add(-eventLife).UnixMilli()}
 }
 
 // add adds the next event of the list if it is in the page, and reports whether the page is full.
@@ -141,7 +141,7 @@ func (d *Events) eventIDs(ctx context.Context, p berth.ProjectID, id berth.Conta
 		if err := json.Unmarshal(o.Body, &e); err != nil {
 			return nil, fmt.Errorf("decode event %s: %w", o.ID, err)
 		}
-		if d.Now().Sub(time.UnixMilli(e.At)) > eventLife {
+		if d.Clock.Now().Sub(time.UnixMilli(e.At)) > eventLife {
 			return nil, notFound(id)
 		}
 		count = e.Number

@@ -70,7 +70,7 @@ func (d *Records) IfPaused(ctx context.Context, p berth.ProjectID, id berth.Cont
 
 // Discard deletes a container that no client knows.
 func (d *Records) Discard(p berth.ProjectID, id berth.ContainerID) {
-	ctx, cancel := context.WithTimeout(context.Background(), discardTimeout)
+	ctx, cancel := d.Clock.WithTimeout(context.Background(), discardTimeout)
 	defer cancel()
 	if err := d.Containers.Delete(ctx, p, id); err != nil {
 		d.Log.Error("failed to delete the container of a sandbox that could not be saved", "container", id, "err", err)

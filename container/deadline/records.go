@@ -46,7 +46,7 @@ func (d *Records) Create(ctx context.Context, p berth.ProjectID, made *berth.Con
 func (d *Records) Read(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (*Record, *berth.Container,
 	error) {
 	rec, c, err := d.readStored(ctx, p, id)
-	if err == nil && rec.Over(d.Now()) {
+	if err == nil && rec.Over(d.Clock.Now()) {
 		return nil, nil, notFound(id)
 	}
 	return rec, c, err
@@ -167,7 +167,7 @@ func (d *Records) SetDeadline(p berth.ProjectID, id berth.ContainerID, rec *Reco
 
 // SetResumed records that a paused sandbox was resumed.
 func (d *Records) SetResumed(p berth.ProjectID, id berth.ContainerID, rec *Record, deadline int64) {
-	rec.Paused, rec.Deadline, rec.ExecutedAt = false, deadline, d.Now().UnixMilli()
+	rec.Paused, rec.Deadline, rec.ExecutedAt = false, deadline, d.Clock.Now().UnixMilli()
 	rec.Executions++
 	d.emit(p, id, rec, berth.EventSandboxResumed, nil)
 }
@@ -194,7 +194,7 @@ func (d *Records) During(ctx context.Context, p berth.ProjectID, id berth.Contai
 			rec.Outbox = slices.Delete(rec.Outbox, i, i+1)
 		default:
 			e := &rec.Outbox[i]
-			e.Intent, e.At = false, d.Now().UnixMilli()
+			e.Intent, e.At = false, d.Clock.Now().UnixMilli()
 			e.Timestamp = rfc3339(e.At)
 		}
 		return nil

@@ -13,6 +13,7 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/cluster"
+	"github.com/berth-run/berth/internal/clock"
 )
 
 // A Service keeps sandboxes. It is safe for concurrent use.
@@ -27,6 +28,9 @@ type Service struct {
 func New(opts Options) *Service {
 	if opts.Placement == nil {
 		opts.Placement = cluster.Solo{}
+	}
+	if opts.Clock == nil {
+		opts.Clock = clock.System
 	}
 	if opts.Remove == nil {
 		opts.Remove = opts.Containers.Delete
@@ -46,20 +50,18 @@ func (d *Service) Run(ctx context.Context) {
 		}
 		d.sweep(ctx)
 		d.expireEvents(ctx)
-		for again := time.After(reload); again != nil; {
+		for again := d.Clock.After(reload); again != nil; {
 			d.forgetEnded(ctx)
-			next := d.endDue(ctx)
-			timer := time.NewTimer(next)
+			due := d.Clock.AfterFunc(d.endDue(ctx), d.wake)
 			select {
 			case <-ctx.Done():
-				timer.Stop()
+				due.Stop()
 				return
 			case <-again:
 				again = nil
-			case <-timer.C:
 			case <-d.changed:
 			}
-			timer.Stop()
+			due.Stop()
 		}
 	}
 }
@@ -105,7 +107,7 @@ func (d *Service) readAll(ctx context.Context, all map[berth.ContainerID]berth.P
 
 // endDue ends the sandboxes that are due, and returns the time until the next deadline.
 func (d *Service) endDue(ctx context.Context) time.Duration {
-	now := d.Now()
+	now := d.Clock.Now()
 	due, next := d.takeDue(now)
 	for id, s := range due {
 		if err := d.timeOut(ctx, s.Project, id, now); err != nil && ctx.Err() == nil {

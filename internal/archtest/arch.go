@@ -70,7 +70,7 @@ var Imports = map[string][]string{
 		"internal/seal", "journal", "model", "container", "container/snapshot", "skills", "store", "tool"},
 	"container/build": {"", "cluster", "container", "container/snapshot", "files", "guest", "internal/rule",
 		"store"},
-	"container/deadline": {"", "cluster", "container", "store"},
+	"container/deadline": {"", "cluster", "internal/clock", "store"},
 	"container/snapshot": {"", "audit", "internal/clock", "blob", "layer", "store"},
 	"journal":            {"", "internal/ration", "store"},
 	"diskspace":          {"", "store"},
@@ -253,7 +253,7 @@ var Bans = map[string][]string{
 
 // Clocked lists the packages that have a clock (internal/clock). They read the time and wait by it alone, because with
 // two clocks their tests would depend on the speed of the machine.
-var Clocked = []string{"container", "container/snapshot", "container/volume"}
+var Clocked = []string{"container", "container/deadline", "container/snapshot", "container/volume"}
 
 // timed lists what a package with a clock must not use: these read the time of the system, or wait by it.
 var timed = map[string][]string{
