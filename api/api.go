@@ -46,6 +46,8 @@ func (h *handlers) routes() []exchange.Route {
 		storesLittle  = exchange.StoresLittle
 		readsQuery    = exchange.ReadsQuery
 		forAdmin      = exchange.ForAdmin
+
+		throughContainer = exchange.ThroughContainer | exchange.NoCORS
 	)
 	on, beta := exchange.On, assistants.Beta
 	return []exchange.Route{
@@ -125,12 +127,12 @@ func (h *handlers) routes() []exchange.Route {
 		on("POST /v1/containers/{container}/fork", h.containers.fork),
 		on("POST /v1/containers/{container}/pause", h.containers.pause, storesNothing, storesLittle),
 		on("POST /v1/containers/{container}/resume", h.containers.resume, storesNothing, storesLittle),
-		on("/v1/containers/{container}/guest/{path...}", h.containers.guest, exchange.ThroughContainer),
+		on("/v1/containers/{container}/guest/{path...}", h.containers.guest, throughContainer),
 		on("GET /v1/containers/{container}/logs", h.containers.listLogs, readsQuery),
 		on("GET /v1/containers/{container}/stats", h.containers.stats),
 		on("GET /v1/containers/{container}/ports/{port}", h.ports.Connect),
 		on("POST /v1/containers/{container}/ports/{port}", h.ports.CreateLink, storesNothing, storesLittle),
-		on("/v1/containers/{container}/ports/{port}/{path...}", h.ports.Port, exchange.ThroughContainer),
+		on("/v1/containers/{container}/ports/{port}/{path...}", h.ports.Port, throughContainer),
 
 		on("POST /v1/volumes", h.volumes.create),
 		on("GET /v1/volumes", h.volumes.list, readsQuery),
@@ -245,19 +247,19 @@ func (h *handlers) routes() []exchange.Route {
 	}
 }
 
-// keyless returns the endpoints that need no key, by pattern.
-func (h *handlers) keyless() map[string]http.HandlerFunc {
-	pages := manual.New(document)
-	return map[string]http.HandlerFunc{
-		"GET /{$}":                            h.health.index,
-		"GET /docs":                           pages.Overview,
-		"GET /docs/{section}":                 pages.Section,
-		"GET /docs/schemas/{schema}":          pages.Schema,
-		"GET /openapi.json":                   openAPI,
-		"GET /version":                        h.health.version,
-		"GET /healthz":                        h.health.healthz,
-		"GET /readyz":                         h.health.readyz,
-		preview.LinkPath + "{link}/{path...}": h.ports.ShowLink,
+// keyless returns the routes that need no key.
+func (h *handlers) keyless() []exchange.Route {
+	pages, public := manual.New(document), exchange.Public
+	return []exchange.Route{
+		public("GET /{$}", h.health.index),
+		public("GET /docs", pages.Overview),
+		public("GET /docs/{section}", pages.Section),
+		public("GET /docs/schemas/{schema}", pages.Schema),
+		public("GET /openapi.json", openAPI),
+		public("GET /version", h.health.version),
+		public("GET /healthz", h.health.healthz),
+		public("GET /readyz", h.health.readyz),
+		h.ports.LinkRoute(),
 	}
 }
 
@@ -375,32 +377,28 @@ func New(opts Options) http.Handler {
 	opts.Exchange.Objects, opts.Exchange.Secrets = opts.Store.Objects, []string{preview.LinkPath, e2b.UploadPath}
 	ex := exchange.New(opts.Exchange)
 	h := newHandlers(opts, ex)
-	mux := http.NewServeMux()
-	for _, rt := range h.routes() {
-		mux.HandleFunc(rt.Pattern(), ex.Route(rt))
-	}
-	if opts.Sandboxes != nil {
-		for _, rt := range opts.Sandboxes.Routes() {
-			mux.HandleFunc(rt.Pattern(), ex.Route(rt))
-		}
-	}
+	var table *exchange.Table
+	handler := ex.Handler(func(x *exchange.Exchange, r *http.Request) { table.Serve(x, r) })
+	table = ex.Table(h.table(opts, handler))
 	if opts.Batches != nil {
-		opts.Batches.Handle(execute(ex, mux, opts.Containers))
-	}
-	for pattern, handle := range h.keyless() {
-		mux.HandleFunc(pattern, handle)
-	}
-	mux.HandleFunc("/", exchange.Fallback(mux))
-	handler := ex.Handler(func(x *exchange.Exchange, r *http.Request) {
-		if opts.Sandboxes.AtHost(x, r) || h.ports.AtHost(x, r) || ex.CORS(mux, x, r) || opts.Sandboxes.Data(x, r) {
-			return
-		}
-		mux.ServeHTTP(x, r)
-	})
-	if opts.Console != nil {
-		mux.Handle("/console/", opts.Console(handler))
+		opts.Batches.Handle(execute(ex, table, opts.Containers))
 	}
 	return handler
+}
+
+// table returns the routes of all doors. The console uses the API itself, by its handler.
+func (h *handlers) table(opts Options, itself http.Handler) []exchange.Route {
+	var all []exchange.Route
+	if opts.Sandboxes != nil {
+		all = append(all, opts.Sandboxes.Routes()...)
+	}
+	all = append(all, h.ports.HostRoute())
+	all = append(all, h.routes()...)
+	all = append(all, h.keyless()...)
+	if opts.Console != nil {
+		all = append(all, exchange.Public("/console/", opts.Console(itself).ServeHTTP, exchange.NoCORS))
+	}
+	return all
 }
 
 // newHandlers returns the handlers, each with the services that it needs.

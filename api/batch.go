@@ -62,9 +62,9 @@ func (h *batches) cancel(x *exchange.Exchange, r *http.Request, c berth.Caller) 
 	return x.JSON(http.StatusOK, b)
 }
 
-// execute returns a function that executes the requests of batches with the routes of mux, like
+// execute returns a function that executes the requests of batches with the routes of a table, like
 // requests of clients: with the same checks, limits, log and metrics.
-func execute(ex *exchange.Server, mux *http.ServeMux, containers lineContainers) batch.Execute {
+func execute(ex *exchange.Server, table *exchange.Table, containers lineContainers) batch.Execute {
 	return func(ctx context.Context, c berth.Caller, it batch.Execution) batch.Answer {
 		r, err := http.NewRequestWithContext(ctx, http.MethodPost, it.URL, bytes.NewReader(it.Body))
 		if err != nil { // the URL is one of batch.Endpoints
@@ -78,7 +78,7 @@ func execute(ex *exchange.Server, mux *http.ServeMux, containers lineContainers)
 		serve := func() {
 			defer func() { _ = recover() }() // As has logged the panic; the answer is incomplete
 			ex.As(c, w, r, func(x *exchange.Exchange, r *http.Request) {
-				mux.ServeHTTP(x, r)
+				table.Serve(x, r)
 				w.complete = true
 			})
 		}

@@ -17,7 +17,7 @@ import (
 // What a client changes with a token counts towards the rate of its project; input and reads do not.
 func TestSandboxRate(t *testing.T) {
 	var stop context.CancelFunc
-	const rate = 3 // for the sandbox, the template and one more
+	const rate = 4 // for the sandbox, the template, the volume and one more
 	h := newHouse(t, func(o *api.Options) {
 		st := o.Store.Objects.(store.Store)
 		o.Exchange.Quota = project.NewQuota(project.QuotaOptions{Objects: st, Usages: st,
@@ -31,6 +31,11 @@ func TestSandboxRate(t *testing.T) {
 	_, text := h.sandboxCall("GET", "/templates/"+template+"/files/"+strings.Repeat("a", 64), "",
 		map[string]string{"X-API-Key": "sk-mine"})
 	check(t, json.Unmarshal([]byte(text), &link))
+	var volume struct{ VolumeID, Token string }
+	_, text = h.sandboxCall("POST", "/volumes", `{"name":"notes"}`, map[string]string{"X-API-Key": "sk-mine"})
+	check(t, json.Unmarshal([]byte(text), &volume))
+	content := "/volumecontent/" + volume.VolumeID
+	holder := map[string]string{"Authorization": "Bearer " + volume.Token}
 	at := func(port string) map[string]string {
 		return map[string]string{"E2b-Sandbox-Id": s.ID, "E2b-Sandbox-Port": port, "X-Access-Token": s.Token}
 	}
@@ -52,14 +57,32 @@ func TestSandboxRate(t *testing.T) {
 		{"POST", "/contexts", at("49999"), true},
 		{"POST", "/contexts/a/restart", at("49999"), true},
 		{"PUT", strings.TrimPrefix(link.URL, h.url), nil, true},
+		{"PUT", content + "/file?path=/a", holder, true},
+		{"POST", content + "/dir?path=/a", holder, true},
+		{"GET", content + "/dir?path=/", holder, false},
 		{"GET", write, at("49983"), false},
+		{"POST", "/", at("8000"), false},
 		{"POST", "/process.Process/List", at("49983"), false},
 		{"POST", "/process.Process/SendInput", at("49983"), false},
 		{"GET", "/contexts", at("49999"), false},
 	} {
-		if status, text := h.sandboxCall(tt.method, tt.path, "{}",
-			tt.header); (status == http.StatusTooManyRequests) != tt.limited {
+		status, text := h.sandboxCall(tt.method, tt.path, "{}", tt.header)
+		if (status == http.StatusTooManyRequests) != tt.limited {
 			t.Errorf("%s %.40s: got %d %s", tt.method, tt.path, status, text)
 		}
+		if code := `{"code":`; tt.limited && !strings.HasPrefix(text, code) {
+			t.Errorf("%s %.40s: got %s, want an error in E2B's form", tt.method, tt.path, text)
+		}
+	}
+	req, err := http.NewRequestWithContext(t.Context(), "POST", h.url+"/execute", strings.NewReader("{}"))
+	check(t, err)
+	for name, value := range at("49999") {
+		req.Header.Set(name, value)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	check(t, err)
+	check(t, resp.Body.Close())
+	if resp.StatusCode != http.StatusTooManyRequests || resp.Header.Get("Retry-After") == "" {
+		t.Errorf("got %d %v, want the time of a retry", resp.StatusCode, resp.Header)
 	}
 }

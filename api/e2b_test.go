@@ -16,7 +16,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api"
 	"github.com/berth-run/berth/api/e2b"
 	"github.com/berth-run/berth/container/build"
@@ -45,7 +44,7 @@ func withSandboxOptions(t *testing.T, stop *context.CancelFunc, change func(*san
 			Snapshots: o.Snapshots, Files: o.Files, Volumes: o.Volumes, Webhooks: o.Webhooks,
 			Secret:  func() [32]byte { return [32]byte{1} },
 			MaxIdle: time.Hour, CPU: 2, Disk: 1 << 30, Domain: o.Preview.Domain, Keys: o.Exchange.Keys,
-			Check: func(context.Context, berth.ProjectID) error { return nil }, Log: log, Now: time.Now}}
+			Log: log, Now: time.Now}}
 		change(parts)
 		deadlines := deadline.Options{Containers: o.Containers, Placement: parts.Placement, Objects: parts.objects,
 			CPU: parts.CPU, Log: log, Clock: shownClock{systemclock.System, parts.Now}}

@@ -1,6 +1,9 @@
 package api
 
-import "github.com/berth-run/berth/api/exchange"
+import (
+	"github.com/berth-run/berth/api/e2b"
+	"github.com/berth-run/berth/api/exchange"
+)
 
 // Routes returns the patterns of the table of contents.
 func Routes() []string {
@@ -9,6 +12,11 @@ func Routes() []string {
 		all = append(all, rt.Pattern())
 	}
 	return all
+}
+
+// Table returns all entries of the table, except the console.
+func Table() []exchange.Route {
+	return new(handlers).table(Options{Sandboxes: new(e2b.Door)}, nil)
 }
 
 // ForAdmin reports whether a route is for admin keys only.

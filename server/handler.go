@@ -77,7 +77,7 @@ func (s *Server) newHandler(ctx context.Context, b *base, data *blobs, c *contai
 		Files: data.files, Volumes: volumes, Secrets: c.secrets, Memory: memory, Webhooks: r.webhooks,
 		Secret: b.keys.Current, MaxIdle: b.Config.Containers.MaxIdle,
 		CPU: b.Config.Containers.CPU, Disk: int64(b.Config.Containers.Disk), Domain: b.Config.Preview.Domain,
-		Keys: b.db, Check: b.quota.Check, Log: b.Log, Now: time.Now})
+		Keys: b.db, Log: b.Log, Now: time.Now})
 	return api.New(api.Options{
 		Sandboxes: sandboxes,
 		Console:   pages,

@@ -33,6 +33,7 @@ var contentCodes = map[int]string{
 	http.StatusForbidden: "forbidden", http.StatusNotFound: "not_found",
 	http.StatusMethodNotAllowed: "method_not_allowed", http.StatusConflict: "conflict",
 	http.StatusRequestEntityTooLarge: "too_large",
+	http.StatusTooManyRequests:       "rate_limited",
 	http.StatusNotImplemented:        "not_implemented", http.StatusServiceUnavailable: "unavailable",
 	http.StatusInsufficientStorage: "insufficient_storage",
 }
@@ -77,61 +78,44 @@ var contentHandlers = map[string]map[string]contentHandler{
 	"file": {http.MethodGet: readFile, http.MethodPut: writeFile},
 }
 
-// atContent serves a request for the content of a volume. It returns false for other requests.
-func (d *Door) atContent(x *exchange.Exchange, r *http.Request) bool {
-	if !strings.HasPrefix(r.URL.Path, contentPath) {
-		return false
-	}
-	r.Pattern = "E2B volume content"
-	if err := d.serveContent(x, r); err != nil {
-		refuse(x, r, err, writeContentError)
-	}
-	return true
-}
-
-// serveContent checks the token of a request, which alone is the permission, and passes the request
-// to its handler.
-func (d *Door) serveContent(x *exchange.Exchange, r *http.Request) error {
+// volumeVisitor identifies the caller of a request for the content of a volume, and finds its handler. The token of the
+// volume alone is the permission.
+func (d *Door) volumeVisitor(x *exchange.Exchange, r *http.Request) (v exchange.Visit, err error) {
 	name, part, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, contentPath), "/")
 	methods, ok := contentHandlers[part]
 	if !ok {
-		return contentRefusal(http.StatusNotFound, "This server does not serve "+r.Method+" "+rule.Clip(r.URL.Path)+".")
+		return v, contentRefusal(http.StatusNotFound, "This server does not serve "+r.Method+" "+
+			rule.Clip(r.URL.Path)+".")
 	}
 	handle, ok := methods[r.Method]
 	if !ok {
-		return contentRefusal(http.StatusMethodNotAllowed, "Method "+rule.Clip(r.Method)+" is not allowed here.")
+		return v, contentRefusal(http.StatusMethodNotAllowed, "Method "+rule.Clip(r.Method)+" is not allowed here.")
 	}
 	if d.Volumes == nil {
-		return contentRefusal(http.StatusNotImplemented, "This server cannot store volumes.")
+		return v, contentRefusal(http.StatusNotImplemented, "This server cannot store volumes.")
 	}
 	token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	c, id, ok, err := d.volumeOf(r.Context(), token)
 	if err != nil {
-		return err
+		return v, err
 	}
 	if !ok {
 		x.Header().Set("WWW-Authenticate", "Bearer")
-		return contentRefusal(http.StatusUnauthorized,
+		return v, contentRefusal(http.StatusUnauthorized,
 			"This request needs the token of the volume, which Volume.create and Volume.connect return, in the header Authorization: Bearer.")
 	}
 	if string(id) != name {
-		return contentRefusal(http.StatusNotFound, "Volume '"+rule.Clip(name)+"' not found.")
+		return v, contentRefusal(http.StatusNotFound, "Volume '"+rule.Clip(name)+"' not found.")
 	}
 	conns.Known(r.Context())
-	if r.Method != http.MethodGet && r.Method != http.MethodDelete {
-		if err := x.CountWrite(r.Context(), c.Project); err != nil {
-			return err
-		}
+	// The volume's own size bounds what it stores. The owner or the mode of a file need no space.
+	v = exchange.Visit{Caller: c, Traits: exchange.StoresNothing}
+	v.Handle = func(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+		return d.Volumes.Visit(r.Context(), c.Project, id, func(ctx context.Context, content *volume.Content) error {
+			return handle(ctx, x, r, content)
+		})
 	}
-	r, release := x.WhileValid(r, c)
-	defer release()
-	x.SetCaller(berth.Caller{Project: c.Project})
-	if err := d.Check(r.Context(), c.Project); err != nil {
-		return err
-	}
-	return d.Volumes.Visit(r.Context(), c.Project, id, func(ctx context.Context, c *volume.Content) error {
-		return handle(ctx, x, r, c)
-	})
+	return v, nil
 }
 
 // pathOf returns the parameter path of a request.

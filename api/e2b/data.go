@@ -33,47 +33,39 @@ const (
 // envdPort is the port at which clients expect envd.
 const envdPort = 49983
 
-// AtHost serves a request to the host of a port of a sandbox, {port}-{sandbox}.{domain}. It returns
-// false for other hosts, and if d is nil. Such a host beats the headers of a request.
-func (d *Door) AtHost(x *exchange.Exchange, r *http.Request) bool {
-	if d == nil {
-		return false
+// dataRoutes returns the routes of the data plane. A host beats the headers of a request, which beat its path. The
+// identity of a request is a token or the signature of its URL.
+func (d *Door) dataRoutes() []exchange.Route {
+	const sandbox = "E2B sandbox"
+	return []exchange.Route{
+		{Path: sandbox, WriteError: writeError, Fail: refuse,
+			Host: func(host string) bool {
+				_, ok := parseHost(host, d.Domain)
+				return ok
+			},
+			Identity: func(x *exchange.Exchange, r *http.Request) (exchange.Visit, error) {
+				to, _ := parseHost(r.Host, d.Domain)
+				return d.visit(x, r, to)
+			}},
+		{Path: sandbox, WriteError: writeError, Fail: refuse,
+			Select: func(r *http.Request) bool { return r.Header.Get(idHeader) != "" },
+			Identity: func(x *exchange.Exchange, r *http.Request) (exchange.Visit, error) {
+				x.OnHeader(byHeader)
+				to := address{sandbox: r.Header.Get(idHeader), port: envdPort, text: r.Header.Get(portHeader)}
+				if to.text != "" {
+					to.port = parsePort(to.text)
+				}
+				return d.visit(x, r, to)
+			}},
+		{Path: sandbox, WriteError: writeError, Fail: refuse,
+			Select: func(r *http.Request) bool { return r.URL.Path == "/files" && r.URL.Query().Has("signature") },
+			Identity: func(x *exchange.Exchange, r *http.Request) (exchange.Visit, error) {
+				return d.visit(x, r, address{port: envdPort})
+			}},
+		{Method: http.MethodPut, Path: UploadPath + "{upload...}", WriteError: writeError, Fail: refuse,
+			Identity: d.uploader},
+		{Path: contentPath + "{path...}", WriteError: writeContentError, Fail: refuse, Identity: d.volumeVisitor},
 	}
-	to, ok := parseHost(r.Host, d.Domain)
-	if ok {
-		d.data(x, r, to)
-	}
-	return ok
-}
-
-// Data serves a request of the data plane that names its sandbox by a header, or by the signature
-// of a URL of a file, and uploads of files for templates. It returns false for other requests, and if d is nil.
-func (d *Door) Data(x *exchange.Exchange, r *http.Request) bool {
-	if d == nil {
-		return false
-	}
-	to := address{sandbox: r.Header.Get(idHeader), port: envdPort, text: r.Header.Get(portHeader)}
-	if to.text != "" {
-		to.port = parsePort(to.text)
-	}
-	if r.Method == http.MethodPut && strings.HasPrefix(r.URL.Path, UploadPath) {
-		r.Pattern = "E2B upload"
-		if err := d.upload(x, r); err != nil {
-			refuse(x, r, err, writeError)
-		}
-		return true
-	}
-	if to.sandbox == "" && d.atContent(x, r) {
-		return true
-	}
-	if to.sandbox == "" && (r.URL.Path != "/files" || !r.URL.Query().Has("signature")) {
-		return false
-	}
-	if to.sandbox != "" {
-		x.OnHeader(byHeader)
-	}
-	d.data(x, r, to)
-	return true
 }
 
 // byHeader completes the header of an answer that a header has chosen. It is at an address of the API and the console,
@@ -98,54 +90,80 @@ type address struct {
 	text    string // the port as the client wrote it
 }
 
-// dataRoute is the route of requests of the data plane in metrics and logs.
-const dataRoute = "E2B sandbox"
-
-// data serves a request of the data plane.
-func (d *Door) data(x *exchange.Exchange, r *http.Request, to address) {
-	r.Pattern = dataRoute
-	if err := d.serve(x, r, to); err != nil {
-		refuse(x, r, err, writeError)
-	}
-}
-
-// refuse answers with an error, which write writes unless it is a refusal. It breaks the connection if the answer has
-// started, so that the client does not mistake a part for the whole.
-func refuse(x *exchange.Exchange, r *http.Request, err error, write func(*exchange.Exchange, int, exchange.Error)) {
+// refuse answers with an error. It breaks the connection if the answer has started, so that the client does not
+// mistake a part for the whole.
+func refuse(x *exchange.Exchange, r *http.Request, err error) {
 	var refused *refusal
 	switch {
 	case x.Started():
-		x.Break(r.Context(), r.URL.Path, err)
+		x.Break(r, err)
 	case errors.As(err, &refused):
 		refused.write(x, r)
 	default:
-		x.WriteErrorsWith(write)
-		x.Fail(r.Context(), r.URL.Path, err)
+		x.Fail(r, err)
 	}
 }
 
-// serve forwards a request to the sandbox that it names.
-func (d *Door) serve(x *exchange.Exchange, r *http.Request, to address) error {
+// visit identifies the caller of a request to a sandbox, and returns the request's handler.
+func (d *Door) visit(x *exchange.Exchange, r *http.Request, to address) (v exchange.Visit, err error) {
 	if to.port == 0 {
-		return &refusal{http.StatusBadRequest, failure{http.StatusBadRequest, "Invalid port '" + rule.Clip(to.text) +
+		return v, &refusal{http.StatusBadRequest, failure{http.StatusBadRequest, "Invalid port '" + rule.Clip(to.text) +
 			"'. Expected a number from 1 to 65535."}}
 	}
 	if to.sandbox != "" && !idPattern.MatchString(nameOf(idOf(to.sandbox))) {
-		return gone(to.sandbox) // of another service
+		return v, gone(to.sandbox) // of another service
 	}
 	id, s, err := d.locate(r, to.sandbox)
 	if err != nil {
-		return err
+		return v, err
 	}
-	ctx, done := d.Deadlines.Connect(r.Context(), id)
+	at := target{to, id, s}
+	serve := d.servePort
+	switch to.port {
+	case envdPort:
+		serve, v.Traits = d.serveEnvd, envdTraits(r)
+		v.Caller.Key, err = d.authorize(r, s.Project, id)
+	case interpreterPort:
+		serve, v.Traits = d.interpret, interpreterTraits(r)
+		v.Caller.Key, err = d.mayInterpret(r, at)
+	default:
+		v.Traits = exchange.ThroughContainer
+		v.Caller.Key, err = d.mayVisit(r, at)
+	}
+	if err != nil {
+		return v, err
+	}
+	if to.port != envdPort || envdPath(r) != healthPath {
+		conns.Known(r.Context())
+	}
+	v.Caller.Project = s.Project
+	v.Handle = func(x *exchange.Exchange, r *http.Request, _ berth.Caller) error { return d.serve(x, r, at, serve) }
+	return v, nil
+}
+
+// A target is the sandbox that a request of the data plane uses, and the address that names it.
+type target struct {
+	address
+	id berth.ContainerID
+	deadline.Sandbox
+}
+
+// caller returns the caller of a request for what it does in the sandbox.
+func (t target) caller(x *exchange.Exchange) berth.Caller {
+	return berth.Caller{Project: t.Project, RequestID: x.RequestID()}
+}
+
+// serve serves a request to a sandbox, which may be paused or end before the answer.
+func (d *Door) serve(x *exchange.Exchange, r *http.Request, to target,
+	handle func(*exchange.Exchange, *http.Request, target) error) error {
+	ctx, done := d.Deadlines.Connect(r.Context(), to.id)
 	defer done()
 	r = r.WithContext(ctx)
-	if to.port == envdPort {
-		err = d.serveEnvd(x, r, id, s)
-	} else {
-		err = d.servePort(x, r, to, id, s)
+	forwarded, err := x.ToContainer(r, to.Project, to.id)
+	if !forwarded && err == nil {
+		err = handle(x, r, to)
 	}
-	if err == nil || x.Started() || !d.cut(ctx, s.Project, id, err) {
+	if err == nil || x.Started() || !d.cut(ctx, to.Project, to.id, err) {
 		return err
 	}
 	if to.port == interpreterPort && r.URL.Path == executePath {
@@ -153,7 +171,7 @@ func (d *Door) serve(x *exchange.Exchange, r *http.Request, to address) error {
 		x.WriteHeader(http.StatusOK)
 		return errors.Join(err, http.NewResponseController(x).Flush())
 	}
-	return gone(nameOf(id))
+	return gone(nameOf(to.id))
 }
 
 // cut reports whether a request failed because its sandbox was paused or has ended.
@@ -162,65 +180,65 @@ func (d *Door) cut(ctx context.Context, p berth.ProjectID, id berth.ContainerID,
 		return false
 	}
 	if ctx.Err() != nil {
-		return true
+		return berth.ErrorCode(context.Cause(ctx)) != berth.CodeUnauthorized // the key has ended
 	}
 	_, err = d.Deadlines.Container(ctx, p, id)
 	return berth.ErrorCode(err) == berth.CodeNotFound
 }
 
 // serveEnvd serves a request to envd.
-func (d *Door) serveEnvd(x *exchange.Exchange, r *http.Request, id berth.ContainerID, s deadline.Sandbox) error {
-	path := strings.TrimPrefix(r.URL.Path, "/")
-	key, err := d.authorize(r, s.Project, id, path)
-	if err != nil {
-		return err
-	}
-	if r.Method == http.MethodPost && envdChange.MatchString(path) {
-		if err := x.CountWrite(r.Context(), s.Project); err != nil {
-			return err
-		}
-	}
-	r, release := x.WhileValid(r, berth.Caller{Project: s.Project, Key: key})
-	defer release()
-	if path != "health" {
-		conns.Known(r.Context())
-	}
-	if err := d.Check(r.Context(), s.Project); err != nil {
-		return err
-	}
-	if done, err := x.ToContainer(r, s.Project, id); done || err != nil {
-		return err
-	}
+func (d *Door) serveEnvd(x *exchange.Exchange, r *http.Request, to target) error {
+	path := envdPath(r)
 	own := ownPath(r, path)
 	if !own && !envd.Serves(path) {
 		return &refusal{http.StatusNotFound, failure{http.StatusNotFound, "This server does not serve " + r.Method +
 			" /" + path + "."}}
 	}
-	if err := d.awake(r, s.Project, id, path == "health"); err != nil {
+	if err := d.awake(r, to.Project, to.id, path == healthPath); err != nil {
 		return err
 	}
 	if own {
-		return d.serveOwn(x, r, s.Project, id, path)
+		return d.serveOwn(x, r, to.Project, to.id, path)
 	}
-	door, leave, err := d.Containers.Access().Door(r.Context(), x.SetCaller(berth.Caller{Project: s.Project}), id)
+	door, leave, err := d.Containers.Access().Door(r.Context(), to.caller(x), to.id)
 	if berth.ErrorCode(err) == berth.CodeNotFound {
-		return gone(nameOf(id))
+		return gone(nameOf(to.id))
 	}
 	if err != nil {
 		return err
 	}
 	defer leave()
-	r.Header.Set("Berth-Directory", cmp.Or(s.Dir, "home")) // where commands without a directory start
-	if user, _, _ := r.BasicAuth(); user == "" && s.User != "" {
-		r.Header.Set(envd.UserHeader, s.User)
+	r.Header.Set("Berth-Directory", cmp.Or(to.Dir, "home")) // where commands without a directory start
+	if user, _, _ := r.BasicAuth(); user == "" && to.User != "" {
+		r.Header.Set(envd.UserHeader, to.User)
 	}
 	return envd.Pass(x, r, path, door, d.Log)
 }
 
-// envdChange matches the paths of envd with which a client starts or changes something. Input to a process that runs
-// and reads are not counted, because a terminal sends each key alone.
-var envdChange = regexp.MustCompile(
-	`^(files|files/compose|process\.Process/Start|filesystem\.Filesystem/(MakeDir|Move|Remove))$`)
+// envdPath returns the path of a request to envd.
+func envdPath(r *http.Request) string { return strings.TrimPrefix(r.URL.Path, "/") }
+
+// healthPath is the path of checks of health, which need no token.
+const healthPath = "health"
+
+// Paths of envd with which a client writes files, and with which it starts or changes something else. Input to a
+// process that runs and reads are not counted, because a terminal sends each key alone.
+var (
+	envdWrite  = regexp.MustCompile(`^files(/compose)?$`)
+	envdChange = regexp.MustCompile(`^(process\.Process/Start|filesystem\.Filesystem/(MakeDir|Move|Remove))$`)
+)
+
+// envdTraits returns the limits of a request to envd. The sandbox's own disk bounds what it stores.
+func envdTraits(r *http.Request) exchange.Traits {
+	path := envdPath(r)
+	switch {
+	case r.Method == http.MethodPost && envdWrite.MatchString(path):
+		return exchange.StoresNothing
+	case r.Method == http.MethodPost && envdChange.MatchString(path):
+		return exchange.StoresNothing | exchange.StoresLittle
+	}
+	return exchange.ThroughContainer
+}
 
 // locate returns the container of the sandbox that a request names or was signed for.
 func (d *Door) locate(r *http.Request, name string) (berth.ContainerID, deadline.Sandbox, error) {
@@ -268,8 +286,9 @@ func (d *Door) awake(r *http.Request, p berth.ProjectID, id berth.ContainerID, h
 
 // authorize checks the access token of a request, or the signature of its URL, and returns the key of its holder. What
 // a signature does not cover has no effect: authorize removes the user that the header names.
-func (d *Door) authorize(r *http.Request, p berth.ProjectID, id berth.ContainerID, path string) (berth.KeyID, error) {
-	if path == "health" {
+func (d *Door) authorize(r *http.Request, p berth.ProjectID, id berth.ContainerID) (berth.KeyID, error) {
+	path := envdPath(r)
+	if path == healthPath {
 		return "", nil
 	}
 	if r.Header.Get(tokenHeader) != "" || path != "files" {

@@ -1,12 +1,11 @@
 // Package e2b serves E2B's API, for E2B's own clients: a sandbox is a container.
 //
 // Clients use two sets of requests. Those of the control plane create, list and end sandboxes with
-// an API key; they are routes of the API. Those of the data plane use one sandbox, which a header or
-// the signature of a URL names, with the sandbox's own access token; Data serves them.
+// an API key. Those of the data plane use one sandbox, which a host, a header or the signature of a URL names, with the
+// sandbox's own access token.
 package e2b
 
 import (
-	"context"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -48,8 +47,7 @@ type Options struct {
 	Disk       int64             // bytes that a container may write
 	// parent domain of the host names of ports; empty serves them below localhost
 	Domain string
-	Keys   exchange.Keys                                // keys of the API, which no sandbox may see
-	Check  func(context.Context, berth.ProjectID) error // refuses archived projects
+	Keys   exchange.Keys // keys of the API, which no sandbox may see
 	Log    *slog.Logger
 	Now    func() time.Time
 }

@@ -99,13 +99,13 @@ func (d *Door) checkLanguage(p berth.ProjectID, id berth.ContainerID, language s
 // interpreter may only ask for its health: each context is a process, and its id names what it keeps. E2B's SDKs send
 // the access token with code, but only the traffic token with requests for contexts. Therefore every sandbox has a
 // traffic token.
-func (d *Door) mayInterpret(r *http.Request, p berth.ProjectID, id berth.ContainerID) (berth.KeyID, error) {
-	if r.Method == http.MethodGet && r.URL.Path == "/health" {
-		return "", nil
+func (d *Door) mayInterpret(r *http.Request, to target) (berth.KeyID, error) {
+	if key, err := d.mayVisit(r, to); err != nil || isHealthCheck(r) {
+		return key, err
 	}
-	key, ok, err := d.bearer(r, p, id)
+	key, ok, err := d.bearer(r, to.Project, to.id)
 	if err == nil && !ok && r.URL.Path != executePath {
-		key, ok, err = d.visitor(r, p, id)
+		key, ok, err = d.visitor(r, to.Project, to.id)
 	}
 	switch {
 	case err != nil || ok:
@@ -118,16 +118,32 @@ func (d *Door) mayInterpret(r *http.Request, p berth.ProjectID, id berth.Contain
 		". Recent versions of E2B's SDKs send it.")
 }
 
-// interpret serves a request to the code interpreter of a sandbox that runs, which mayInterpret has accepted.
-func (d *Door) interpret(x *exchange.Exchange, r *http.Request, p berth.ProjectID, id berth.ContainerID) error {
+// isHealthCheck reports whether a request only asks for the health of the code interpreter.
+func isHealthCheck(r *http.Request) bool {
+	return r.Method == http.MethodGet && r.URL.Path == "/health"
+}
+
+// interpreterTraits returns the limits of a request to the code interpreter.
+func interpreterTraits(r *http.Request) exchange.Traits {
+	if r.Method != http.MethodPost {
+		return exchange.ThroughContainer
+	}
+	return exchange.StoresNothing | exchange.StoresLittle
+}
+
+// interpret serves a request to the code interpreter of a sandbox.
+func (d *Door) interpret(x *exchange.Exchange, r *http.Request, to target) error {
+	if err := d.awake(r, to.Project, to.id, isHealthCheck(r)); err != nil {
+		return err
+	}
 	route := r.Method + " " + r.URL.Path
-	if _, err := d.Deadlines.Container(r.Context(), p, id); err != nil {
+	if _, err := d.Deadlines.Container(r.Context(), to.Project, to.id); err != nil {
 		if berth.ErrorCode(err) == berth.CodeNotFound {
-			return gone(nameOf(id))
+			return gone(nameOf(to.id))
 		}
 		return err
 	}
-	in := interpreter{d, p, id, d.Containers.Access().Shell(x.SetCaller(berth.Caller{Project: p}), id)}
+	in := interpreter{d, to.Project, to.id, d.Containers.Access().Shell(to.caller(x), to.id)}
 	name, restart := strings.CutSuffix(strings.TrimPrefix(r.URL.Path, "/contexts/"), "/restart")
 	switch {
 	case route == "GET /health":

@@ -12,8 +12,6 @@ import (
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/exchange"
 	"github.com/berth-run/berth/api/preview"
-	"github.com/berth-run/berth/container/deadline"
-	"github.com/berth-run/berth/internal/conns"
 )
 
 // defaultDomain is the parent domain of the host names of ports without a configured one.
@@ -61,52 +59,33 @@ func (d *Door) domain(r *http.Request) string {
 	return name
 }
 
-// servePort forwards a request to a port of a sandbox. Ports are public, unless the sandbox was
-// created with allowPublicTraffic false: then a request needs the traffic token.
-func (d *Door) servePort(x *exchange.Exchange, r *http.Request, to address, id berth.ContainerID,
-	s deadline.Sandbox) error {
-	key, known, err := d.visitor(r, s.Project, id)
+// mayVisit returns the key of the holder of a traffic token, if a request has one. Ports are public, unless the sandbox
+// was created with allowPublicTraffic false: then a request needs the token.
+func (d *Door) mayVisit(r *http.Request, to target) (berth.KeyID, error) {
+	key, known, err := d.visitor(r, to.Project, to.id)
 	if err != nil {
-		return err
+		return "", err
 	}
-	if s.Ports.Private && !known {
-		return &refusal{http.StatusForbidden, proxyFailure{SandboxID: to.sandbox,
+	if to.Ports.Private && !known {
+		return "", &refusal{http.StatusForbidden, proxyFailure{SandboxID: to.sandbox,
 			Message: "The traffic access token is missing or invalid: send it in the header '" +
 				strings.ToLower(trafficHeader) + "'.", Code: http.StatusForbidden}}
 	}
-	if to.port == interpreterPort {
-		if key, err = d.mayInterpret(r, s.Project, id); err != nil {
-			return err
-		}
-		if r.Method == http.MethodPost {
-			if err := x.CountWrite(r.Context(), s.Project); err != nil {
-				return err
-			}
-		}
-	}
-	r, release := x.WhileValid(r, berth.Caller{Project: s.Project, Key: key})
-	defer release()
-	conns.Known(r.Context())
-	if err := d.Check(r.Context(), s.Project); err != nil {
+	return key, nil
+}
+
+// servePort forwards a request to a port of a sandbox.
+func (d *Door) servePort(x *exchange.Exchange, r *http.Request, to target) error {
+	if err := d.awake(r, to.Project, to.id, false); err != nil {
 		return err
 	}
-	if done, err := x.ToContainer(r, s.Project, id); done || err != nil {
-		return err
-	}
-	if err := d.awake(r, s.Project, id, to.port == interpreterPort && r.URL.Path == "/health"); err != nil {
-		return err
-	}
-	if to.port == interpreterPort {
-		return d.interpret(x, r, s.Project, id)
-	}
-	x.SetCaller(berth.Caller{Project: s.Project})
-	keyed, err := d.dropSecrets(r, id)
+	keyed, err := d.dropSecrets(r, to.id)
 	if err != nil {
 		return err
 	}
-	dial, leave, err := d.Containers.Access().Port(r.Context(), s.Project, id, to.port)
+	dial, leave, err := d.Containers.Access().Port(r.Context(), to.Project, to.id, to.port)
 	if berth.ErrorCode(err) == berth.CodeNotFound {
-		return gone(nameOf(id))
+		return gone(nameOf(to.id))
 	}
 	if err != nil {
 		return err
@@ -119,15 +98,15 @@ func (d *Door) servePort(x *exchange.Exchange, r *http.Request, to address, id b
 	defer done()
 	out := x.Patient()
 	defer out.Renew() // the server sends the last bytes after the handler returns
-	err = d.proxy.Serve(out, r, preview.Target{Container: id, Port: to.port, Dial: dial, Path: r.URL.EscapedPath(),
+	err = d.proxy.Serve(out, r, preview.Target{Container: to.id, Port: to.port, Dial: dial, Path: r.URL.EscapedPath(),
 		Own: true, Public: true, Keyed: keyed,
-		Host: strings.ReplaceAll(s.Ports.Host, "${PORT}", strconv.Itoa(to.port)), TLS: slices.Contains(s.Ports.TLS,
-			to.port)})
+		Host: strings.ReplaceAll(to.Ports.Host, "${PORT}", strconv.Itoa(to.port)),
+		TLS:  slices.Contains(to.Ports.TLS, to.port)})
 	if e, ok := errors.AsType[*berth.Error](err); ok && e.Wire == "port_not_open" {
-		return portClosed(to)
+		return portClosed(to.address)
 	}
 	if berth.ErrorCode(err) == berth.CodeUpstream { // a fault of the program in the sandbox
-		d.Log.Debug("port of a sandbox did not answer", "container", id, "port", to.port, "err", err)
+		d.Log.Debug("port of a sandbox did not answer", "container", to.id, "port", to.port, "err", err)
 		status, body := exchange.Describe(err, "")
 		return &refusal{status, failure{status, body.Message}}
 	}

@@ -2,7 +2,7 @@ package e2b
 
 import "github.com/berth-run/berth/api/exchange"
 
-// Routes returns the routes of the control plane.
+// Routes returns the routes of the control plane, whose callers have an API key, and those of the data plane.
 func (d *Door) Routes() []exchange.Route {
 	const noBody = exchange.StoresNothing | exchange.StoresLittle
 	routes := []exchange.Route{
@@ -65,5 +65,5 @@ func (d *Door) Routes() []exchange.Route {
 		routes[i].WriteError = writeError
 		routes[i].Traits |= exchange.KeyInHeader
 	}
-	return routes
+	return append(routes, d.dataRoutes()...)
 }

@@ -44,34 +44,32 @@ func (d *Door) uploadLink(x *exchange.Exchange, r *http.Request, c berth.Caller)
 	}{known, preview.Origin(r) + UploadPath + what + "/" + d.give(uploadPurpose, what, c.Key)})
 }
 
-// upload serves PUT of a URL for uploads. The URL is the permission.
-func (d *Door) upload(x *exchange.Exchange, r *http.Request) error {
+// uploader identifies the caller of PUT of a URL for uploads. The URL is the permission.
+func (d *Door) uploader(_ *exchange.Exchange, r *http.Request) (v exchange.Visit, err error) {
 	what, token, _ := cutLast(strings.TrimPrefix(r.URL.Path, UploadPath), "/")
 	if _, ok := d.minted(uploadPurpose, what, token); !ok {
-		return unauthorized("This URL is invalid.")
+		return v, unauthorized("This URL is invalid.")
 	}
 	parts := strings.Split(what, "/") // of this server's making
 	p, hash := berth.ProjectID(parts[0]), parts[1]
 	key, ok, err := d.holder(r.Context(), uploadPurpose, p, what, token)
 	if err != nil {
-		return err
+		return v, err
 	}
 	if !ok {
-		return unauthorized("The key that created this URL is not valid any more.")
+		return v, unauthorized("The key that created this URL is not valid any more.")
 	}
 	if expires, err := strconv.ParseInt(parts[2], 10, 64); err != nil || expires <= d.Now().Unix() {
-		return unauthorized("This URL has expired.")
+		return v, unauthorized("This URL has expired.")
 	}
 	conns.Known(r.Context())
-	if err := x.CountWrite(r.Context(), p); err != nil {
-		return err
-	}
-	r, release := x.WhileValid(r, berth.Caller{Project: p, Key: key})
-	defer release()
-	x.SetCaller(berth.Caller{Project: p})
-	if err := d.Check(r.Context(), p); err != nil {
-		return err
-	}
+	v = exchange.Visit{Caller: berth.Caller{Project: p, Key: key}, Traits: exchange.StoresAsItComes}
+	v.Handle = func(x *exchange.Exchange, r *http.Request, _ berth.Caller) error { return d.upload(x, r, p, hash) }
+	return v, nil
+}
+
+// upload stores the files of COPY steps.
+func (d *Door) upload(x *exchange.Exchange, r *http.Request, p berth.ProjectID, hash string) error {
 	made, err := d.Files.Create(r.Context(), p, files.CreateRequest{Filename: "template-" + hash[:12] + ".tar.gz",
 		Purpose: "user_data", MaxBytes: d.MaxUpload}, r.Body)
 	if err != nil {

@@ -30,19 +30,15 @@ func allowed(names string) string {
 	}), ",")
 }
 
-// CORS adds the headers with which a browser lets pages of Origins use the API. It reports whether
-// the request was a preflight, which it has answered. Answers that are forwarded from a container,
-// whose pattern in the mux has no method, get no such headers.
+// cors adds the headers with which a browser lets pages of Origins use the API. It reports whether
+// the request was a preflight, which it has answered.
 //
 // No answer allows credentials: a page sends an API key, and cookies have no effect.
-func (s *Server) CORS(mux *http.ServeMux, w http.ResponseWriter, r *http.Request) (answered bool) {
+func (s *Server) cors(w http.ResponseWriter, r *http.Request) (answered bool) {
 	if len(s.Origins) == 0 {
 		return false
 	}
 	preflight := r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != ""
-	if _, pattern := mux.Handler(r); strings.HasPrefix(pattern, "/") && pattern != "/" {
-		return false
-	}
 	h := w.Header()
 	origin := r.Header.Get("Origin")
 	anywhere := slices.Contains(s.Origins, "*")

@@ -37,12 +37,8 @@ func (noKeys) ListKeys(context.Context) ([]*berth.Key, error) { return nil, nil 
 func Example() {
 	door := &greeter{"Ahoy"}
 	server := exchange.New(exchange.Options{Keys: noKeys{}, Log: slog.New(slog.DiscardHandler)})
-	mux := http.NewServeMux()
-	for _, rt := range []exchange.Route{exchange.On("POST /greetings", door.greet, exchange.StoresNothing)} {
-		mux.HandleFunc(rt.Pattern(), server.Route(rt))
-	}
-	mux.HandleFunc("/", exchange.Fallback(mux))
-	handler := server.Handler(func(x *exchange.Exchange, r *http.Request) { mux.ServeHTTP(x, r) })
+	table := server.Table([]exchange.Route{exchange.On("POST /greetings", door.greet, exchange.StoresNothing)})
+	handler := server.Handler(table.Serve)
 
 	for _, body := range []string{`{"name":"Ann"}`, `{"name":7}`} {
 		r := httptest.NewRequest("POST", "http://localhost/greetings", strings.NewReader(body))

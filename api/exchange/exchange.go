@@ -30,6 +30,7 @@ type Exchange struct {
 	caller    berth.Caller // zero until identified
 	known     bool         // the caller is that of Server.As, or of a forwarded request
 	forwarded bool         // by another server
+	routed    bool         // it has passed Route
 	status    int          // 0 until the header is written
 
 	bodies, decoding *ration.Account // memory of the body and of the values decoded from it
@@ -129,17 +130,12 @@ func (x *Exchange) Write(p []byte) (int, error) {
 }
 
 // Fail answers with an error, unless the answer has started. If it is the server's fault,
-// Fail also logs it, with the given path.
-func (x *Exchange) Fail(ctx context.Context, path string, err error) {
-	x.server.LogFailure(ctx, x.requestID, path, err)
+// Fail also logs it.
+func (x *Exchange) Fail(r *http.Request, err error) {
+	x.server.LogFailure(r.Context(), x.requestID, x.server.pathForLog(r), err)
 	if x.status == 0 {
 		x.answerError(err)
 	}
-}
-
-// WriteErrorsWith makes Fail answer in the form of another API.
-func (x *Exchange) WriteErrorsWith(write func(x *Exchange, status int, e Error)) {
-	x.writeError = write
 }
 
 // FailQuietly answers with an error of a program in a sandbox (CodeUpstream) and logs it at
@@ -181,8 +177,8 @@ func (x *Exchange) Abort(err error) {
 }
 
 // Break is Abort for an error of which the log has no line unless it is the server's fault.
-func (x *Exchange) Break(ctx context.Context, path string, err error) {
-	x.server.LogFailure(ctx, x.requestID, path, err)
+func (x *Exchange) Break(r *http.Request, err error) {
+	x.server.LogFailure(r.Context(), x.requestID, x.server.pathForLog(r), err)
 	panic(http.ErrAbortHandler)
 }
 

@@ -47,7 +47,7 @@ func (x *Exchange) observe(r *http.Request) {
 		x.closed()
 	}
 	route := r.Pattern
-	if route == "" || route == "/" {
+	if !x.routed || route == fallbackPath {
 		route = "none"
 	}
 	x.server.Observer.Answered(route, x.status, time.Since(x.start))

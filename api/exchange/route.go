@@ -12,14 +12,38 @@ import (
 // the answer has started becomes the answer.
 type Handler func(x *Exchange, r *http.Request, c berth.Caller) error
 
-// A Route is an endpoint. An empty Method means any method.
+// A Route is an endpoint: an entry of the table of a server. An empty Method means any method.
 type Route struct {
-	Method, Path string
+	Method, Path string // with Host or Select, Path is only the name of the route in metrics and traces
 	Handle       Handler
 	Traits       Traits
 
+	// Host reports whether the route serves a host, with all its paths, instead of the API.
+	Host func(host string) bool
+
+	// Select reports whether the route serves a request to a host of the API, whatever its path: because of a header or
+	// of the query.
+	Select func(r *http.Request) bool
+
+	// Identity identifies the caller. Nil is an API key.
+	Identity Identity
+
 	// WriteError answers with an error in the form of the route's API. Nil is OpenAI's form.
 	WriteError func(x *Exchange, status int, e Error)
+
+	// Fail answers a request that failed. Nil is Exchange.Fail.
+	Fail func(x *Exchange, r *http.Request, err error)
+}
+
+// An Identity identifies the caller of a request by something else than an API key, such as the token of a sandbox or
+// a signed URL. It must not read the body. It calls conns.Known if the client has proved that it may send the request.
+type Identity func(x *Exchange, r *http.Request) (Visit, error)
+
+// A Visit is a request that an Identity admits.
+type Visit struct {
+	Caller berth.Caller // with the key that the token or the URL was made for
+	Handle Handler
+	Traits Traits // of this request, beside those of the route
 }
 
 // Traits select the limits of a route. By default, a request that is not a GET or DELETE
@@ -39,6 +63,9 @@ const (
 	AlsoForAdmin                        // accepts admin keys beside those of projects
 	// the key may be in X-API-Key, as E2B's clients send it; nothing may be forwarded to a container
 	KeyInHeader
+	Keyless // serves everyone, without an identity and limits
+	// not for pages of Options.Origins: the answer is that of a program in a container, or a page of this server
+	NoCORS
 )
 
 // On returns the route of a pattern of http.ServeMux.
@@ -53,6 +80,14 @@ func On(pattern string, h Handler, traits ...Traits) Route {
 	return rt
 }
 
+// Public returns the route of a handler that needs no identity.
+func Public(pattern string, serve http.HandlerFunc, traits ...Traits) Route {
+	return On(pattern, func(x *Exchange, r *http.Request, _ berth.Caller) error {
+		serve(x, r)
+		return nil
+	}, append(traits, Keyless)...)
+}
+
 // Pattern returns the pattern of the route for an http.ServeMux.
 func (rt Route) Pattern() string {
 	if rt.Method == "" {
@@ -65,26 +100,37 @@ func (rt Route) Pattern() string {
 func (rt Route) Is(t Traits) bool { return rt.Traits&t != 0 }
 
 // checkSpace refuses a request that stores data while disk space is low.
-func (s *Server) checkSpace(rt Route) error {
-	if s.Space == nil || rt.Method != http.MethodPost || rt.Is(StoresLittle) {
+func (s *Server) checkSpace(r *http.Request, rt Route) error {
+	if s.Space == nil || rt.Is(StoresLittle|ThroughContainer) || !stores(r, rt) {
 		return nil
 	}
 	return s.Space.Admit()
 }
 
-// reserve checks the limits of a request before its body is read. The caller must call
+// stores reports whether a request stores data by its method. An identity may also admit a PUT that does.
+func stores(r *http.Request, rt Route) bool {
+	return r.Method == http.MethodPost || r.Method == http.MethodPut && rt.Identity != nil
+}
+
+// changes reports whether a request counts against the rate and the storage of its project.
+func changes(r *http.Request, rt Route) bool {
+	return !rt.Is(ThroughContainer) && r.Method != http.MethodGet && r.Method != http.MethodHead &&
+		r.Method != http.MethodDelete
+}
+
+// countWrite counts a request towards the rate of its project and refuses it above that.
+func (s *Server) countWrite(x *Exchange, r *http.Request, rt Route) error {
+	if s.Quota == nil || rt.Is(CallsModel) || !changes(r, rt) || x.forwarded { // the forwarding server has counted it
+		return nil
+	}
+	return s.Quota.Write(r.Context(), x.caller.Project)
+}
+
+// reserve checks the storage that a request needs before its body is read. The caller must call
 // release when the request has been answered.
 func (s *Server) reserve(x *Exchange, r *http.Request, rt Route, c berth.Caller) (release func(), err error) {
 	x.room = func(context.Context, int64) error { return nil }
-	if s.Quota == nil || rt.Is(ThroughContainer) || rt.Method == http.MethodGet || rt.Method == http.MethodDelete {
-		return func() {}, nil
-	}
-	if !rt.Is(CallsModel) && !x.forwarded { // the server that forwarded it has counted it
-		if err := s.Quota.Write(r.Context(), c.Project); err != nil {
-			return nil, err
-		}
-	}
-	if rt.Is(StoresNothing) {
+	if s.Quota == nil || rt.Is(StoresNothing) || !changes(r, rt) {
 		return func() {}, nil
 	}
 	var held []func()
@@ -105,16 +151,6 @@ func (s *Server) reserve(x *Exchange, r *http.Request, rt Route, c berth.Caller)
 		bytes = 0 // the services count it while it arrives
 	}
 	return release, x.room(r.Context(), bytes)
-}
-
-// CountWrite counts a request without a route that changes something towards the rate of a project, as Route does. It
-// refuses the request above the rate.
-func (x *Exchange) CountWrite(ctx context.Context, p berth.ProjectID) error {
-	s := x.server
-	if s.Quota == nil || x.forwarded { // the server that forwarded it has counted it
-		return nil
-	}
-	return s.Quota.Write(ctx, p)
 }
 
 func isForm(r *http.Request) bool {

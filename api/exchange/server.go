@@ -33,9 +33,9 @@ type Options struct {
 	Keys     store.Keys
 	Closed   bool // requests always need a key: the store had keys at the start
 	Quota    *project.Quota
-	Space    *diskspace.Guard // nil means that disk space is not checked
-	Objects  store.Objects    // stores the answers for Idempotency-Keys
-	Observer Observer         // may be nil
+	Space    Space         // nil means that disk space is not checked
+	Objects  store.Objects // stores the answers for Idempotency-Keys
+	Observer Observer      // may be nil
 	Log      *slog.Logger
 	Memory   Memory
 	Limits   Limits
@@ -52,6 +52,11 @@ type Options struct {
 
 	// KeyCheck is how often the keys of running requests are checked; default 3 s.
 	KeyCheck time.Duration
+}
+
+// Space knows the space of disks; *diskspace.Guard implements it.
+type Space interface {
+	Admit(areas ...diskspace.Area) error // refuses a request while space is low
 }
 
 // Memory limits the memory of requests. A nil pool has no limit.
@@ -210,11 +215,16 @@ func checkClientID(id string) error {
 // Route returns the HTTP handler of a route. It identifies the caller, enforces the limits,
 // runs the route's handler and answers with its error, if any. It works within Handler only.
 func (s *Server) Route(rt Route) http.HandlerFunc {
+	fail := rt.Fail
+	if fail == nil {
+		fail = (*Exchange).Fail
+	}
 	return func(w http.ResponseWriter, r *http.Request) {
 		x := w.(*Exchange)
-		x.writeError = rt.WriteError
+		x.routed, x.writeError = true, rt.WriteError
+		r.Pattern = rt.Pattern() // for metrics and traces
 		if err := s.answer(x, r, rt); err != nil {
-			x.Fail(r.Context(), r.URL.Path, err)
+			fail(x, r, err)
 		}
 	}
 }
@@ -222,7 +232,10 @@ func (s *Server) Route(rt Route) http.HandlerFunc {
 // answer checks a request and runs the handler of its route. Its frame is part of every
 // stack that serves a stream: variables needed only before the handler are in check.
 func (s *Server) answer(x *Exchange, r *http.Request, rt Route) error {
-	if err := s.check(x, r, rt); err != nil {
+	if rt.Is(Keyless) {
+		return rt.Handle(x, r, berth.Caller{})
+	}
+	if err := s.check(x, r, &rt); err != nil {
 		return err
 	}
 	r, done := x.WhileValid(r, x.caller)
@@ -254,10 +267,37 @@ func (s *Server) answer(x *Exchange, r *http.Request, rt Route) error {
 }
 
 // check identifies the caller of a request, sets it, and checks what does not depend on
-// the body.
+// the body. It adds to rt what the route's Identity has found.
 //
 //go:noinline
-func (s *Server) check(x *Exchange, r *http.Request, rt Route) error {
+func (s *Server) check(x *Exchange, r *http.Request, rt *Route) error {
+	if rt.Identity != nil {
+		if err := s.visit(x, r, rt); err != nil {
+			return err
+		}
+	} else if err := s.checkCall(x, r, *rt); err != nil {
+		return err
+	}
+	if err := s.checkSpace(r, *rt); err != nil {
+		return err
+	}
+	return s.countWrite(x, r, *rt)
+}
+
+// visit identifies the caller of a request by the Identity of its route.
+func (s *Server) visit(x *Exchange, r *http.Request, rt *Route) error {
+	v, err := rt.Identity(x, r)
+	if err != nil {
+		return err
+	}
+	x.SetCaller(v.Caller)
+	rt.Handle = v.Handle
+	rt.Traits |= v.Traits
+	return s.CheckProject(r.Context(), v.Caller.Project)
+}
+
+// checkCall identifies the caller of a request by an API key, and checks what clients of the API send with each.
+func (s *Server) checkCall(x *Exchange, r *http.Request, rt Route) error {
 	caller, err := s.identify(x, r, rt)
 	if err != nil {
 		return err
@@ -271,9 +311,6 @@ func (s *Server) check(x *Exchange, r *http.Request, rt Route) error {
 		if err := NewQuery(r).End(); err != nil {
 			return err
 		}
-	}
-	if err := s.checkSpace(rt); err != nil {
-		return err
 	}
 	if s.Quota != nil {
 		x.rates = func(h http.Header) { s.writeRates(h, caller.Project) }
@@ -290,29 +327,5 @@ func (s *Server) LogFailure(ctx context.Context, requestID, path string, err err
 		if ctx.Err() == nil {
 			s.Log.Error("request failed", "request_id", requestID, "path", path, "err", err)
 		}
-	}
-}
-
-// Fallback returns the handler of requests without a route in mux. It answers 405 if the
-// path has routes with other methods, otherwise 404.
-func Fallback(mux *http.ServeMux) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		var allowed []string
-		for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch,
-			http.MethodDelete} {
-			probe := http.Request{Method: method, URL: r.URL, Host: r.Host}
-			if _, pattern := mux.Handler(&probe); pattern != "/" {
-				allowed = append(allowed, method)
-			}
-		}
-		if allowed == nil {
-			writeError(w, http.StatusNotFound, Error{Type: TypeInvalid,
-				Message: "This server does not serve " + r.Method + " " + r.URL.Path + "."})
-			return
-		}
-		methods := strings.Join(allowed, ", ")
-		w.Header().Set("Allow", methods)
-		writeError(w, http.StatusMethodNotAllowed, Error{Type: TypeInvalid, Code: OrNull("method_not_supported"),
-			Message: "Invalid method for URL (" + r.Method + " " + r.URL.Path + "). Allowed: " + methods + "."})
 	}
 }

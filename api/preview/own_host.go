@@ -15,25 +15,20 @@ import (
 // previewRoute is the route of requests to hosts of ports in metrics and logs.
 const previewRoute = "preview host"
 
-// AtHost serves a request to a host below the domain of previews, where the API is not
-// served. It returns false for other hosts.
-func (d *Door) AtHost(x *exchange.Exchange, r *http.Request) bool {
-	container, port, below := ParseHost(r.Host, d.Domain)
-	if !below {
-		return false
-	}
-	r.Pattern = previewRoute
-	if err := d.showHost(x, r, container, port); err != nil {
-		x.Fail(r.Context(), previewRoute, err)
-	}
-	return true
+// HostRoute returns the route of the hosts below the domain of previews, where the API is not served.
+func (d *Door) HostRoute() exchange.Route {
+	return exchange.Route{Path: previewRoute, Identity: d.hostVisitor, Host: func(host string) bool {
+		_, _, below := ParseHost(host, d.Domain)
+		return below
+	}}
 }
 
-// showHost serves a port under its own host. The client needs a key of the project, a link
-// to the port, or the cookie that was set when the link was first used.
-func (d *Door) showHost(x *exchange.Exchange, r *http.Request, container berth.ContainerID, port int) error {
+// hostVisitor identifies the caller of a request to a port under its own host. The client needs a key of the project, a
+// link to the port, or the cookie that was set when the link was first used.
+func (d *Door) hostVisitor(x *exchange.Exchange, r *http.Request) (v exchange.Visit, err error) {
+	container, port, _ := ParseHost(r.Host, d.Domain)
 	if port == 0 {
-		return berth.Errorf(berth.CodeNotFound,
+		return v, berth.Errorf(berth.CodeNotFound,
 			"Invalid host name. Expected PORT-CONTAINER.%s, where CONTAINER is the container's ID with a hyphen instead of the underscore.",
 			d.Domain)
 	}
@@ -41,45 +36,43 @@ func (d *Door) showHost(x *exchange.Exchange, r *http.Request, container berth.C
 	r.URL.RawQuery = query
 	link, key, err := d.hostLink(r, word, container, port)
 	if err != nil {
-		return err
+		return v, err
 	}
-	if link != nil && word != "" {
-		http.SetCookie(x, PermissionCookie(word, link.ExpiresAt-d.Now().Unix(), secure(r)))
-		if Visits(r) {
-			x.Header().Set("Cache-Control", "no-store")
-			x.Header().Set("Referrer-Policy", "no-referrer")
-			// removes the token from the address bar and the history
-			http.Redirect(x, r, "//"+r.Host+r.URL.RequestURI(), http.StatusSeeOther)
-			return nil
-		}
-	}
-	var project berth.ProjectID
+	v = exchange.Visit{Traits: exchange.ThroughContainer}
 	keyed := exchange.Token(r) != ""
 	if link != nil {
-		project = link.Project
-		var release func()
-		r, release = x.WhileValid(r, berth.Caller{Project: project, Key: key})
-		defer release()
-		x.SetCaller(berth.Caller{Project: project})
+		v.Caller = berth.Caller{Project: link.Project, Key: key}
+		if word != "" {
+			http.SetCookie(x, PermissionCookie(word, link.ExpiresAt-d.Now().Unix(), secure(r)))
+			if Visits(r) {
+				v.Handle = withoutToken
+				return v, nil
+			}
+		}
 		if err := d.dropKey(r); err != nil {
-			return err
+			return v, err
 		}
 		keyed = keyed && exchange.Token(r) == "" // a remaining token is for the server in the sandbox
 	} else {
-		caller, err := d.identifyHost(r)
-		if err != nil {
-			return err
+		if v.Caller, err = d.identifyHost(r); err != nil {
+			return v, err
 		}
-		project = caller.Project
-		var release func()
-		r, release = x.WhileValid(r, caller)
-		defer release()
-		x.SetCaller(caller)
 		r.Header.Del("Authorization") // the caller's key
 		keyed = true
 	}
-	return d.show(x, r, project, Target{Container: container, Port: port, Path: r.URL.EscapedPath(), Own: true,
-		Keyed: keyed})
+	v.Handle = func(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+		return d.show(x, r, c.Project, Target{Container: container, Port: port, Path: r.URL.EscapedPath(), Own: true,
+			Keyed: keyed})
+	}
+	return v, nil
+}
+
+// withoutToken redirects a browser to the URL without the token, which removes it from the address bar and the history.
+func withoutToken(x *exchange.Exchange, r *http.Request, _ berth.Caller) error {
+	x.Header().Set("Cache-Control", "no-store")
+	x.Header().Set("Referrer-Policy", "no-referrer")
+	http.Redirect(x, r, "//"+r.Host+r.URL.RequestURI(), http.StatusSeeOther)
+	return nil
 }
 
 // hostLink returns the link of a request, that of its token or of a cookie, and the link's key. It returns an

@@ -164,29 +164,31 @@ func Origin(r *http.Request) string {
 	return "http://" + r.Host
 }
 
-// ShowLink serves /preview/{link}/… for clients with a link.
-func (d *Door) ShowLink(w http.ResponseWriter, r *http.Request) {
-	x := w.(*exchange.Exchange)
-	err := func() error {
-		l, err := Open(d.Box, r.PathValue("link"), d.Now())
-		var key berth.KeyID
-		if err == nil {
-			key, err = d.checkLink(r, l)
-		}
-		if err != nil {
-			return &berth.Error{Code: berth.CodeUnauthorized, Wire: "invalid_link", Err: err,
-				Message: "This link is invalid or has expired. Create a new one with POST /v1/containers/{container_id}/ports/{port}."}
-		}
-		r, release := x.WhileValid(r, berth.Caller{Project: l.Project, Key: key})
-		defer release()
-		x.SetCaller(berth.Caller{Project: l.Project})
-		prefix, rest := cutPath(r, 2) // preview, the link
-		return d.show(x, r, l.Project, Target{Container: l.Container, Port: l.Port, Prefix: prefix, Path: rest,
-			Link: true, Keyed: exchange.Token(r) != ""})
-	}()
-	if err != nil {
-		x.Fail(r.Context(), LinkPath, err)
+// LinkRoute returns the route of /preview/{link}/… for clients with a link.
+func (d *Door) LinkRoute() exchange.Route {
+	rt := exchange.On(LinkPath+"{link}/{path...}", nil, exchange.NoCORS)
+	rt.Identity = d.linkVisitor
+	return rt
+}
+
+// linkVisitor identifies the caller of a request with a link.
+func (d *Door) linkVisitor(_ *exchange.Exchange, r *http.Request) (v exchange.Visit, err error) {
+	l, err := Open(d.Box, r.PathValue("link"), d.Now())
+	var key berth.KeyID
+	if err == nil {
+		key, err = d.checkLink(r, l)
 	}
+	if err != nil {
+		return v, &berth.Error{Code: berth.CodeUnauthorized, Wire: "invalid_link", Err: err,
+			Message: "This link is invalid or has expired. Create a new one with POST /v1/containers/{container_id}/ports/{port}."}
+	}
+	handle := func(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+		prefix, rest := cutPath(r, 2) // preview, the link
+		return d.show(x, r, c.Project, Target{Container: l.Container, Port: l.Port, Prefix: prefix, Path: rest,
+			Link: true, Keyed: exchange.Token(r) != ""})
+	}
+	return exchange.Visit{Caller: berth.Caller{Project: l.Project, Key: key}, Handle: handle,
+		Traits: exchange.ThroughContainer}, nil
 }
 
 // checkLink returns the key of a link. It returns an error unless that and the project are still valid.
