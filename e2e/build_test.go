@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -134,7 +135,7 @@ func TestServeWithoutTemplate(t *testing.T) {
 		log []string
 	}{
 		"fails": {"BERTH_BUILD_TEMPLATE=auto",
-			[]string{"failed to build the base template", `next="berth image build --state`, "no archive"}},
+			[]string{"failed to make the default template", `next="berth image build --state`, "no archive"}},
 		"never": {"BERTH_BUILD_TEMPLATE=never",
 			[]string{"containers cannot start without a template", "berth image build"}},
 	} {
@@ -151,5 +152,66 @@ func TestServeWithoutTemplate(t *testing.T) {
 				t.Error("the build began")
 			}
 		})
+	}
+}
+
+// A server without a template that has an archive of one loads it in place of a build: to be killed meanwhile leaves
+// nothing behind, and what cannot be read is said.
+func TestServeLoadsTemplate(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("gVisor sandboxes need root")
+	}
+	dir := t.TempDir()
+	name := filepath.Join(dir, "base_"+runtime.GOARCH+".tar")
+	config := filepath.Join(dir, "berth.yaml")
+	if err := os.WriteFile(config, []byte("template_archives: "+dir+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := newcomer(t, t.TempDir())
+	s.args = []string{"--config", config}
+	if err := os.WriteFile(name, []byte("no archive"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.start()
+	t.Cleanup(func() {
+		if s.cmd.ProcessState == nil {
+			s.close()
+		}
+	})
+	s.waitUntil("the log says that the archive is broken", func() bool {
+		return s.logs("failed to make the default template", `next="berth image build --state`)
+	})
+	if _, errs, err := s.berth("create"); err == nil || !strings.Contains(errs, "could not be loaded from its archive") {
+		t.Errorf("a container without a template: got %v: %s", err, errs)
+	}
+	s.kill()
+
+	images, err := image.Open(filepath.Join(templates(t), "images"), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := images.Get("base"); err != nil {
+		t.Skipf("no base template in %s: run make test, which builds it", templates(t))
+	}
+	if err := images.SaveFile(t.Context(), "base", name, nil); err != nil {
+		t.Fatal(err)
+	}
+	s.start()
+	if !s.logs("msg=serving", "template=loading") {
+		t.Errorf("the log does not say what happens:\n%s", s.log)
+	}
+	s.kill()
+	s.start()
+	s.waitUntil("the template is loaded", func() bool { return s.logs("loaded the template; containers can start") })
+	if left, err := filepath.Glob(filepath.Join(s.state, "images", "building-*")); err != nil || len(left) > 0 {
+		t.Errorf("left: %q, %v", left, err)
+	}
+	id, errs, err := s.berth("create")
+	if err != nil {
+		t.Fatal(err, errs)
+	}
+	if out, errs, err := s.berth("exec", strings.TrimSpace(id), "python3", "-c", "print(6*7)"); err != nil ||
+		out != "42\n" {
+		t.Errorf("got %q, %v: %s", out, err, errs)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/registry"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"go.yaml.in/yaml/v3"
 
 	"github.com/berth-run/berth/internal/dockertest"
@@ -29,16 +30,7 @@ import (
 func TestDockerImage(t *testing.T) {
 	longtest.Skip(t)
 	docker := dockerCLI(t)
-	archive := filepath.Join(t.TempDir(), "berth.tar")
-	make := exec.Command("go", "run", "./packaging/oci", "-tag", "berth:e2e", "-o", archive,
-		runtime.GOARCH+"="+binary(t))
-	make.Dir = ".."
-	if out, err := make.CombinedOutput(); err != nil {
-		t.Fatalf("packaging/oci: %v: %s", err, out)
-	}
-	if out, err := docker("load", "-i", archive); err != nil {
-		t.Fatalf("docker load: %v: %s", err, out)
-	}
+	loadImage(t, docker, "berth:e2e")
 	srv := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 	defer srv.Close()
 	ref, err := name.ParseReference(strings.TrimPrefix(srv.URL, "http://") + "/tiny:1")
@@ -110,6 +102,73 @@ func TestDockerImage(t *testing.T) {
 				t.Errorf("the exit code after docker stop: got %s, %v", out, err)
 			}
 		})
+	}
+}
+
+// loadImage builds the image of Berth and gives it to an engine.
+func loadImage(t *testing.T, docker func(args ...string) (string, error), tag string, flags ...string) {
+	t.Helper()
+	archive := filepath.Join(t.TempDir(), "berth.tar")
+	make := exec.Command("go", append(append([]string{"run", "./packaging/oci", "-tag", tag, "-o", archive}, flags...),
+		runtime.GOARCH+"="+binary(t))...)
+	make.Dir = ".."
+	if out, err := make.CombinedOutput(); err != nil {
+		t.Fatalf("packaging/oci: %v: %s", err, out)
+	}
+	if out, err := docker("load", "-i", archive); err != nil {
+		t.Fatalf("docker load: %v: %s", err, out)
+	}
+}
+
+// An image that has a template needs one command to serve and one for a key.
+func TestDockerImageWithTemplate(t *testing.T) {
+	docker := dockerCLI(t)
+	base := filepath.Join(t.TempDir(), "base.tar")
+	tag, err := name.NewTag("base:latest")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := tarball.WriteToFile(base, tag, tinyImage(t, "")); err != nil {
+		t.Fatal(err)
+	}
+	loadImage(t, docker, "berth:template", "-template", runtime.GOARCH+"="+base)
+	s := &server{t: t, addr: freeport.Addr(t), log: &logBuffer{}}
+	s.url = "http://" + s.addr
+	// The engine of the test has no network of its own.
+	id, err := docker("run", "--detach", "--cap-add=SYS_ADMIN", "--cap-add=NET_ADMIN", "--cap-add=SYS_PTRACE",
+		"--security-opt=seccomp=unconfined", "--cgroupns=host", "--volume=/sys/fs/cgroup:/sys/fs/cgroup",
+		"--network=host", "berth:template", "serve", "--listen", s.addr, "--await-key")
+	if err != nil {
+		t.Fatalf("docker run: %v: %s", err, id)
+	}
+	id = strings.TrimSpace(id)
+	defer func() { // before the end of the context of docker
+		if t.Failed() {
+			out, _ := docker("logs", id)
+			t.Logf("the server logged:\n%s", out)
+		}
+		if out, err := docker("rm", "--force", "--volumes", id); err != nil {
+			t.Errorf("docker rm: %v: %s", err, out)
+		}
+	}()
+	s.waitUntil("the server answers", s.healthy)
+	if _, errs, err := s.berth("create"); err == nil || !strings.Contains(errs, "key") {
+		t.Errorf("a container without a key: got %v: %s", err, errs)
+	}
+	secret, err := docker("exec", id, "berth", "key", "create")
+	if err != nil {
+		t.Fatalf("key create: %v: %s", err, secret)
+	}
+	s.key = strings.TrimSpace(secret)
+	var box string
+	s.waitUntil("the template is loaded", func() bool {
+		var err error
+		box, _, err = s.berth("create")
+		return err == nil
+	})
+	if out, errs, err := s.berth("exec", strings.TrimSpace(box), "--", "/bin/sh", "-c", "greet"); err != nil ||
+		out != "hello from an image\n" {
+		t.Errorf("a command: got %q, %v: %s", out, err, errs)
 	}
 }
 

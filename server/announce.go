@@ -11,15 +11,17 @@ import (
 	"github.com/berth-run/berth/server/templates"
 )
 
-// announce logs what the server serves, and what it lacks with the command that provides it. building
-// is whether it builds its template.
-func (s *Server) announce(o Options, address string, building bool) {
+// announce logs what the server serves, and what it lacks with the command that provides it. plan
+// is how it makes its template, or nil.
+func (s *Server) announce(o Options, address string, plan *templates.Plan) {
 	c := o.Config
 	found, missing := s.template()
 	models := s.reloader.models.Patterns
 	name := found
 	switch {
-	case building:
+	case plan != nil && plan.Archive != "":
+		name = "loading"
+	case plan != nil:
 		name = "building"
 	case missing != nil:
 		name = "none"
@@ -38,10 +40,14 @@ func (s *Server) announce(o Options, address string, building bool) {
 		s.log.Warn("a limit of costs has no effect", "problem", "a project or a key has a limit of costs that "+
 			config.WithoutPrices, "next", berth.DocsURL+"models.md#prices")
 	}
-	if building {
+	switch {
+	case plan != nil && plan.Archive != "":
+		s.log.Info("loading the template in the background, for less than a minute; containers start once it is ready",
+			"template", plan.Name, "archive", plan.Archive, "off", "BERTH_BUILD_TEMPLATE=never")
+	case plan != nil:
 		s.log.Info("building the base template in the background, for some minutes; containers start once it is ready",
 			"off", "BERTH_BUILD_TEMPLATE=never")
-	} else if missing != nil {
+	case missing != nil:
 		s.log.Warn("containers cannot start without a template", "template", c.Template, "next",
 			templates.Advice(c, o.State), "err", missing)
 	}
@@ -49,7 +55,10 @@ func (s *Server) announce(o Options, address string, building bool) {
 		s.log.Warn("no model upstream is configured: only the demo model scripted answers",
 			"next", "set OPENAI_BASE_URL, ANTHROPIC_API_KEY or GEMINI_API_KEY, or configure models")
 	}
-	if s.open {
+	switch {
+	case s.unused && !s.open:
+		s.log.Warn("there is no API key yet: every request is refused until there is one", "next", "berth key create")
+	case s.open:
 		s.log.Warn("there is no API key: every user of this machine can use this server", "next", "berth key create")
 	}
 	size, hash := checkpointOf(s.record.Checkpoint())

@@ -80,7 +80,7 @@ func (s *Server) openBase(ctx context.Context, o Options) (*base, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list keys: %w", err)
 	}
-	s.open = len(apiKeys) == 0
+	s.open, s.unused = len(apiKeys) == 0 && !o.Config.Server.AwaitKey, len(apiKeys) == 0
 	if b.audit, err = state.OpenAudit(o.State, o.Log); err != nil {
 		return nil, err
 	}

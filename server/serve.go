@@ -47,7 +47,7 @@ func Run(ctx context.Context, o Options) error {
 	if o.start, err = prepare(dir, c, log); err != nil {
 		return err
 	}
-	l, err := listenFor(ctx, dir, c.Store.URL, listen)
+	l, err := listenFor(ctx, dir, c.Store.URL, c.Server)
 	if err != nil {
 		return errors.Join(err, o.start.close())
 	}
@@ -59,7 +59,7 @@ func Run(ctx context.Context, o Options) error {
 		}
 		return err
 	}
-	if s.open && !config.IsLoopback(listen) { // the last key was revoked since listenFor
+	if s.unused && c.Server.NeedsKey() { // the last key was revoked since listenFor
 		l.Close()
 		s.Close(context.WithoutCancel(ctx))
 		return state.NoKeyError(dir, listen)
@@ -108,16 +108,16 @@ func (s *Server) serveInside(metrics, pprof string) error {
 	return nil
 }
 
-// listenFor listens on an address. Without an API key it must be a loopback address.
-func listenFor(ctx context.Context, dir, store, listen string) (net.Listener, error) {
-	open, err := withoutKeys(ctx, dir, store)
+// listenFor listens on an address. Without an API key it must be a loopback address, or the server waits for a key.
+func listenFor(ctx context.Context, dir, store string, c config.Server) (net.Listener, error) {
+	unused, err := withoutKeys(ctx, dir, store)
 	if err != nil {
 		return nil, err
 	}
-	if open && !config.IsLoopback(listen) {
-		return nil, state.NoKeyError(dir, listen)
+	if unused && c.NeedsKey() {
+		return nil, state.NoKeyError(dir, c.Listen)
 	}
-	return net.Listen("tcp", listen)
+	return net.Listen("tcp", c.Listen)
 }
 
 // withoutKeys reports whether the store has no key.

@@ -33,7 +33,8 @@ type Server struct {
 	config    config.Server
 	handler   http.Handler
 	metrics   *metrics.Metrics
-	open      bool                   // no key existed at start, so none is required
+	open      bool                   // none is required: no key existed at start
+	unused    bool                   // no key existed at start
 	template  func() (string, error) // name of the default template
 	templates *templates.Catalog
 	record    *audit.Log

@@ -11,22 +11,23 @@ import (
 	"github.com/berth-run/berth/server/templates"
 )
 
-// startBuild starts building the base template if it is missing and can be built. It reports whether
-// it has.
-func (s *Server) startBuild(ctx context.Context, o Options) bool {
+// startBuild starts making the default template if it is missing and can be made. It returns how, or nil.
+func (s *Server) startBuild(ctx context.Context, o Options) *templates.Plan {
 	t := s.templates
 	t.Build.Set(o.State, nil) // a former server may have left it
-	if !templates.Buildable(o.Config, t.Images, o.State) {
-		return false
+	plan, ok := templates.PlanOf(o.Config, t.Images, o.State)
+	if !ok {
+		return nil
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	t.Build.Start(ctx, t.Images, o.State, "berth "+strings.Join(config.InState(o.State, "image", "build"), " "), s.log)
+	t.Build.Start(ctx, plan, t.Images, o.State, "berth "+strings.Join(config.InState(o.State, "image", "build"), " "),
+		s.log)
 	s.later(func(context.Context) error {
 		cancel()
 		t.Build.Wait.Wait()
 		return nil
 	})
-	return true
+	return &plan
 }
 
 // startPruning removes unused templates in the background. stop waits for it, and releases

@@ -110,6 +110,10 @@ to standard output. An existing file is not replaced.`,
 func serveFlags(cmd *cobra.Command) {
 	configFlag(cmd)
 	for _, s := range config.Settings {
+		if s.IsBool() {
+			cmd.Flags().Bool(s.Flag, s.Default() == "true", s.Usage)
+			continue
+		}
 		cmd.Flags().String(s.Flag, s.Default(), s.Usage)
 	}
 }

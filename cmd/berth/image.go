@@ -39,7 +39,8 @@ func newImage() *cobra.Command {
 		}
 		return image.Open(filepath.Join(*state, "images"), slog.New(slog.NewTextHandler(os.Stderr, nil)))
 	}
-	cmd.AddCommand(newImageBuild(open, state), newImagePull(open), newImageSave(existing), newImageLoad(open),
+	cmd.AddCommand(newImageBuild(open, state), newImagePull(open), newImageFetch(open, state), newImageSave(existing),
+		newImageLoad(open),
 		newImageLs(existing), newImageInspect(existing),
 		newImageRm(existing, state), newImagePrune(existing, state), newImageKernel(state))
 	return cmd

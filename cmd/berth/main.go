@@ -102,7 +102,7 @@ Environment:
 			newPause(), newResume(), newFork(), newSnapshot(), newVolume(), newRm()}},
 		{"operate", "Operate a server:", []*cobra.Command{newServe(), newConfig(), newStop(), newDoctor(), newImage(),
 			newKey(), newProject(), newUsage(), newWebhook(),
-			newAudit(), newBackup(), newRestore(), newStore(), newBlobs(), newDB(), newVersion()}},
+			newAudit(), newBackup(), newRestore(), newStore(), newBlobs(), newDB(), newUpgrade(), newVersion()}},
 	} {
 		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})
 		for _, cmd := range g.commands {

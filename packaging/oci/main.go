@@ -3,12 +3,14 @@
 // daemon. Docker's classic store has one architecture; there docker load takes the first.
 //
 //	go run ./packaging/oci -tag berth:latest -o dist/berth.tar amd64=bin/berth arm64=dist/berth-arm64
+//	go run ./packaging/oci -tag berth:latest -o dist/berth.tar -template amd64=base.tar amd64=bin/berth
 //	go run ./packaging/oci -tag registry.example.com/berth:1.2.3 -push amd64=bin/berth
 package main
 
 import (
 	"archive/tar"
 	"bytes"
+	"compress/gzip"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -39,20 +41,30 @@ func main() {
 	push := flag.Bool("push", false, "push the image to the registry of its name")
 	roots := flag.String("ca", "/etc/ssl/certs/ca-certificates.crt",
 		"certificates of the authorities that the server trusts")
+	templates := map[string]string{}
+	flag.Func("template", "ARCH=ARCHIVE of the base template of an architecture, as berth image save writes it",
+		func(value string) error {
+			arch, archive, ok := strings.Cut(value, "=")
+			if !ok {
+				return errors.New("it is not ARCH=ARCHIVE")
+			}
+			templates[arch] = archive
+			return nil
+		})
 	flag.Parse()
 	if *out == "" && !*push || flag.NArg() == 0 {
 		fmt.Fprintln(os.Stderr, "usage: oci [flags] ARCH=PROGRAM…")
 		flag.PrintDefaults()
 		os.Exit(2)
 	}
-	if err := run(*tag, *out, *push, *roots, flag.Args()); err != nil {
+	if err := run(*tag, *out, *push, *roots, templates, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "oci:", err)
 		os.Exit(1)
 	}
 }
 
-// run makes the images of programs, each ARCH=PATH.
-func run(tag, out string, push bool, roots string, programs []string) error {
+// run makes the images of programs, each ARCH=PATH. templates has archives of templates by architecture.
+func run(tag, out string, push bool, roots string, templates map[string]string, programs []string) error {
 	ref, err := name.NewTag(tag)
 	if err != nil {
 		return err
@@ -68,7 +80,7 @@ func run(tag, out string, push bool, roots string, programs []string) error {
 		if !ok {
 			return fmt.Errorf("%q is not ARCH=PROGRAM", p)
 		}
-		img, err := image(arch, program, roots, created)
+		img, err := image(arch, program, roots, templates[arch], created)
 		if err != nil {
 			return fmt.Errorf("%s: %w", arch, err)
 		}
@@ -89,8 +101,9 @@ func run(tag, out string, push bool, roots string, programs []string) error {
 	return archive(ref, out, index, first)
 }
 
-// image returns the image of a program for one architecture.
-func image(arch, program, roots string, created time.Time) (v1.Image, error) {
+// image returns the image of a program for one architecture, with a layer for the archive of a template if there is
+// one.
+func image(arch, program, roots, template string, created time.Time) (v1.Image, error) {
 	content, err := contents(program, roots, created)
 	if err != nil {
 		return nil, err
@@ -102,10 +115,19 @@ func image(arch, program, roots string, created time.Time) (v1.Image, error) {
 		return nil, err
 	}
 	img := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
-	img, err = mutate.Append(img, mutate.Addendum{Layer: layer, MediaType: types.OCILayer,
-		History: v1.History{Created: v1.Time{Time: created}, CreatedBy: "packaging/oci"}})
-	if err != nil {
-		return nil, err
+	layers := []v1.Layer{layer}
+	if template != "" {
+		if layer, err = templateLayer(arch, template, created); err != nil {
+			return nil, err
+		}
+		layers = append(layers, layer)
+	}
+	for _, layer := range layers {
+		img, err = mutate.Append(img, mutate.Addendum{Layer: layer, MediaType: types.OCILayer,
+			History: v1.History{Created: v1.Time{Time: created}, CreatedBy: "packaging/oci"}})
+		if err != nil {
+			return nil, err
+		}
 	}
 	config, err := img.ConfigFile()
 	if err != nil {
@@ -115,7 +137,7 @@ func image(arch, program, roots string, created time.Time) (v1.Image, error) {
 	config.OS, config.Architecture, config.Created = "linux", arch, v1.Time{Time: created}
 	config.Config = v1.Config{
 		Entrypoint:   []string{"/usr/bin/berth"},
-		Cmd:          []string{"serve", "--listen", "0.0.0.0:8080"},
+		Cmd:          []string{"serve", "--listen", "0.0.0.0:8080", "--await-key"},
 		Env:          []string{"PATH=/usr/bin", "BERTH_STATE=/var/lib/berth"},
 		ExposedPorts: map[string]struct{}{"8080/tcp": {}},
 		Volumes:      map[string]struct{}{"/var/lib/berth": {}},
@@ -240,3 +262,39 @@ func contents(program, roots string, at time.Time) ([]byte, error) {
 		add("usr/bin/berth", 0o755, binary), w.Close())
 	return buf.Bytes(), err
 }
+
+// templateLayer returns a layer with the archive of a template at the place where berth serve looks for it. The archive
+// is compressed already.
+func templateLayer(arch, archive string, at time.Time) (v1.Layer, error) {
+	info, err := os.Stat(archive)
+	if err != nil {
+		return nil, err
+	}
+	open := func() (io.ReadCloser, error) {
+		f, err := os.Open(archive)
+		if err != nil {
+			return nil, err
+		}
+		from, to := io.Pipe()
+		go func() {
+			defer f.Close()
+			w := tar.NewWriter(to)
+			for _, dir := range []string{"usr/", "usr/share/", "usr/share/berth/", templatesDir} {
+				err = errors.Join(err, w.WriteHeader(&tar.Header{Name: dir, Mode: 0o755, ModTime: at,
+					Typeflag: tar.TypeDir}))
+			}
+			err = errors.Join(err, w.WriteHeader(&tar.Header{Name: templatesDir + "base_" + arch + ".tar", Mode: 0o644,
+				Size: info.Size(), ModTime: at, Typeflag: tar.TypeReg}))
+			if err == nil {
+				_, err = io.Copy(w, f)
+			}
+			to.CloseWithError(errors.Join(err, w.Close()))
+		}()
+		return from, nil
+	}
+	return tarball.LayerFromOpener(open, tarball.WithMediaType(types.OCILayer),
+		tarball.WithCompressionLevel(gzip.NoCompression))
+}
+
+// templatesDir is the default of template_archives.
+const templatesDir = "usr/share/berth/templates/"

@@ -38,8 +38,8 @@ func programs(t *testing.T, archs ...string) (args []string, roots string) {
 	return args, write("roots.crt", "certificates")
 }
 
-// checkImage compares what an image has with what it needs.
-func checkImage(t *testing.T, img v1.Image, arch string) {
+// checkImage compares what an image has with what it needs, and returns its files.
+func checkImage(t *testing.T, img v1.Image, arch string) map[string]string {
 	t.Helper()
 	config, err := img.ConfigFile()
 	if err != nil {
@@ -69,6 +69,7 @@ func checkImage(t *testing.T, img v1.Image, arch string) {
 	if files["usr/bin/berth"] != "program for "+arch || files["etc/ssl/certs/ca-certificates.crt"] != "certificates" {
 		t.Errorf("%s: got the files %q", arch, files)
 	}
+	return files
 }
 
 // checkIndex compares an index with what it needs.
@@ -97,8 +98,13 @@ func checkIndex(t *testing.T, index v1.ImageIndex, archs ...string) {
 // the same input gives the same bytes.
 func TestArchive(t *testing.T) {
 	args, roots := programs(t, "arm64", "amd64")
+	template := filepath.Join(t.TempDir(), "base.tar")
+	if err := os.WriteFile(template, []byte("template for arm64"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	templates := map[string]string{"arm64": template}
 	out := filepath.Join(t.TempDir(), "berth.tar")
-	if err := run("berth:latest", out, false, roots, args); err != nil {
+	if err := run("berth:latest", out, false, roots, templates, args); err != nil {
 		t.Fatal(err)
 	}
 	raw, err := os.ReadFile(out)
@@ -148,8 +154,10 @@ func TestArchive(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	checkImage(t, img, "arm64")
-	if err := run("berth:latest", out, false, roots, args); err != nil {
+	if files := checkImage(t, img, "arm64"); files["usr/share/berth/templates/base_arm64.tar"] != "template for arm64" {
+		t.Errorf("the image for arm64 has no template: %q", files)
+	}
+	if err := run("berth:latest", out, false, roots, templates, args); err != nil {
 		t.Fatal(err)
 	}
 	if again, err := os.ReadFile(out); err != nil || !bytes.Equal(again, raw) {
@@ -163,7 +171,7 @@ func TestPush(t *testing.T) {
 	defer srv.Close()
 	args, roots := programs(t, "amd64", "arm64")
 	tag := strings.TrimPrefix(srv.URL, "http://") + "/berth:1"
-	if err := run(tag, "", true, roots, args); err != nil {
+	if err := run(tag, "", true, roots, nil, args); err != nil {
 		t.Fatal(err)
 	}
 	ref, err := name.ParseReference(tag)
@@ -181,7 +189,7 @@ func TestPush(t *testing.T) {
 func TestErrors(t *testing.T) {
 	_, roots := programs(t)
 	for _, args := range [][]string{{"bin/berth"}, {"amd64=/nonexistent"}} {
-		if err := run("berth:latest", filepath.Join(t.TempDir(), "out"), false, roots, args); err == nil {
+		if err := run("berth:latest", filepath.Join(t.TempDir(), "out"), false, roots, nil, args); err == nil {
 			t.Errorf("%q: no error", args)
 		}
 	}

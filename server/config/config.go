@@ -32,9 +32,13 @@ type Config struct {
 	// Template is the name or digest of the default template of containers. Default: base.
 	Template string `yaml:"template"`
 
-	// BuildTemplate is whether berth serve builds the base template by itself if there is no
-	// template and this machine can build one: "auto" (the default) or "never".
+	// BuildTemplate is whether berth serve builds or loads the default template by itself if there is no
+	// template and this machine can do it: "auto" (the default) or "never".
 	BuildTemplate string `yaml:"build_template"`
+
+	// TemplateArchives is a directory of archives of templates, TEMPLATE_ARCH.tar, as berth image save writes them. If
+	// the default template is missing and has one, berth serve loads it in place of a build.
+	TemplateArchives string `yaml:"template_archives"`
 
 	// State is the directory of all state. Default: /var/lib/berth as root, else
 	// ~/.local/state/berth.

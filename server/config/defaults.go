@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"strconv"
 	"strings"
 	"time"
 
@@ -22,6 +23,7 @@ type Setting struct {
 // Settings are all flags of berth serve, except --config.
 var Settings = []Setting{
 	{"listen", "server.listen", "address to serve on; one that is not loopback needs an API key first"},
+	{"await-key", "server.await_key", "start without an API key, and refuse every request until there is one"},
 	{"state", "state", "directory for all state"},
 	{"build-template", "build_template", "build the base template by itself if there is none: auto or never"},
 	{"store", "store.url", "URL of a PostgreSQL database (postgres://…) in place of a file in the state directory"},
@@ -47,6 +49,18 @@ func (s Setting) Variable() string {
 
 // Default returns the value of the setting if nothing sets it.
 func (s Setting) Default() string {
+	v := s.value()
+	if v.Kind() == reflect.Bool {
+		return strconv.FormatBool(v.Bool())
+	}
+	return v.String()
+}
+
+// IsBool reports whether the setting is true or false.
+func (s Setting) IsBool() bool { return s.value().Kind() == reflect.Bool }
+
+// value returns the default value.
+func (s Setting) value() reflect.Value {
 	v := reflect.ValueOf(*Default())
 	for part := range strings.SplitSeq(s.Key, ".") {
 		for _, f := range fieldsOf(v) {
@@ -56,7 +70,7 @@ func (s Setting) Default() string {
 			}
 		}
 	}
-	return v.String()
+	return v
 }
 
 // Default returns the configuration if nothing is set. Values that depend on the machine are
@@ -64,9 +78,10 @@ func (s Setting) Default() string {
 func Default() *Config {
 	return &Config{
 		Driver: "gvisor", Template: "base", BuildTemplate: BuildAuto, State: stateDirectory(), Currency: "usd",
-		Log:    Log{Level: "info", Format: "text"},
-		Traces: Traces{Sample: 1},
-		Server: Server{Listen: "127.0.0.1:8080"},
+		TemplateArchives: "/usr/share/berth/templates",
+		Log:              Log{Level: "info", Format: "text"},
+		Traces:           Traces{Sample: 1},
+		Server:           Server{Listen: "127.0.0.1:8080"},
 
 		Kubernetes: Kubernetes{CPURequest: 0.1, MemoryRequest: 1},
 		Containers: Containers{CPU: 2, PIDs: 512, Disk: 10 << 30, Idle: 20 * time.Minute,

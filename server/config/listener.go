@@ -11,8 +11,11 @@ import (
 // selects the default, which depends on how many files the process may have open.
 type Server struct {
 	// address of the API; one that is not loopback needs an API key first. Default: 127.0.0.1:8080
-	Listen string    `yaml:"listen"`
-	TLS    ServerTLS `yaml:"tls"`
+	Listen string `yaml:"listen"`
+
+	// AwaitKey makes a server without an API key start at any address and refuse every request until there is one.
+	AwaitKey bool      `yaml:"await_key"`
+	TLS      ServerTLS `yaml:"tls"`
 
 	Connections int `yaml:"connections"` // in total. Default: half of the file limit
 	// from one source address. Default: three quarters of connections
@@ -22,6 +25,9 @@ type Server struct {
 	// from one source address without a valid key. Default: a quarter of connections
 	WithoutKeyPerAddress int `yaml:"without_key_per_address"`
 }
+
+// NeedsKey reports whether the server must not start without an API key.
+func (c Server) NeedsKey() bool { return !c.AwaitKey && !IsLoopback(c.Listen) }
 
 // ConnectionLimits returns the limits of connections.
 func (c Server) ConnectionLimits() nofile.Connections {

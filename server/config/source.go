@@ -78,6 +78,9 @@ func (c *Config) verifyBeside(verify func(*Config, bool) []error, unreadable []e
 // set sets a key to the text of a variable or a flag.
 func (c *Config) set(key, value string, from origin) []error {
 	n := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: value}
+	if (Setting{Key: key}).IsBool() && (value == "true" || value == "false") {
+		n.Tag = "!!bool"
+	}
 	parts := strings.Split(key, ".")
 	for i := len(parts) - 1; i >= 0; i-- {
 		n = &yaml.Node{Kind: yaml.MappingNode,

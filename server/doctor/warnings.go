@@ -59,7 +59,7 @@ func MachineWarnings(ctx context.Context, c *config.Config) (found []string) {
 
 // keyWarning warns of an address that a server with a new state directory refuses.
 func keyWarning(c *config.Config) []string {
-	if config.IsLoopback(c.Server.Listen) || state.HasDatabase(c.State) || c.Store.URL != "" {
+	if !c.Server.NeedsKey() || state.HasDatabase(c.State) || c.Store.URL != "" {
 		return nil
 	}
 	return []string{c.At("server.listen") +

@@ -26,7 +26,7 @@ func Verify(ctx context.Context, c *config.Config) error {
 		return nil
 	}
 	keys, err := sqlite.CountKeys(ctx, file)
-	if err == nil && keys == 0 && !config.IsLoopback(c.Server.Listen) {
+	if err == nil && keys == 0 && c.Server.NeedsKey() {
 		return c.In(fmt.Errorf("server.listen: %w", NoKeyError(c.State, c.Server.Listen)))
 	}
 	return err
@@ -34,8 +34,8 @@ func Verify(ctx context.Context, c *config.Config) error {
 
 // NoKeyError is the error for a server without an API key at an address that other machines reach.
 func NoKeyError(state, listen string) error {
-	return fmt.Errorf("there is no API key, but %s is not a loopback address: first run berth key create --state %s",
-		listen, state)
+	return fmt.Errorf("there is no API key, but %s is not a loopback address: first run berth key create --state %s, "+
+		"or set server.await_key", listen, state)
 }
 
 // VerifyBlobs checks that the credentials of the bucket can be found on this machine.

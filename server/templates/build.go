@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -39,16 +40,22 @@ type Build struct {
 // processes.
 type BuildStatus struct {
 	Since  int64  `json:"since"`            // Unix seconds
+	Loaded bool   `json:"loaded,omitempty"` // the template comes from an archive
 	Failed string `json:"failed,omitempty"` // why the build failed; empty while it runs
 }
 
 // String describes the state in a sentence.
 func (s *BuildStatus) String() string {
-	if s.Failed != "" {
+	since := time.Unix(s.Since, 0).UTC().Format("15:04:05 UTC")
+	switch {
+	case s.Failed != "" && s.Loaded:
+		return "The template could not be loaded from its archive: " + s.Failed + "."
+	case s.Failed != "":
 		return "The base template could not be built: " + s.Failed + "."
+	case s.Loaded:
+		return "The template is being loaded from its archive (since " + since + "), which takes less than a minute."
 	}
-	return "The base template is being built (since " + time.Unix(s.Since, 0).UTC().Format("15:04:05 UTC") +
-		"), which takes some minutes."
+	return "The base template is being built (since " + since + "), which takes some minutes."
 }
 
 func buildStatusFile(state string) string { return filepath.Join(state, "template-build.json") }
@@ -93,46 +100,91 @@ func Reason(err error, state string) string {
 	return string(text)
 }
 
-// Buildable reports whether a server should build the default template: it is the base template,
-// there is no other, and this machine can build it.
-func Buildable(c *config.Config, images *image.Store, dir string) bool {
-	if c.BuildTemplate != config.BuildAuto || c.Driver == config.UnsafeLocal || c.Template != image.Base().Name ||
-		!CanBuild() {
-		return false
+// A Plan is how a server gets its default template by itself.
+type Plan struct {
+	Name    string // of the template
+	Archive string // file to load it from; empty: build it
+}
+
+// PlanOf returns the Plan of a server that has no template, if this machine can carry it out: a missing default
+// template is
+// loaded if there is an archive of it, and built if it is the base template.
+func PlanOf(c *config.Config, images *image.Store, dir string) (p Plan, ok bool) {
+	if c.BuildTemplate != config.BuildAuto || c.Driver == config.UnsafeLocal {
+		return p, false
 	}
 	if _, err := Default(c, images); !errors.Is(err, image.ErrNotFound) {
-		return false
+		return p, false
 	}
 	all, err := images.List()
 	if err != nil || len(all) > 0 {
-		return false
+		return p, false
 	}
 	var st unix.Statfs_t
 	if err := unix.Statfs(state.Existing(dir), &st); err != nil {
-		return false
+		return p, false
 	}
-	free := int64(st.Bavail) * st.Bsize
-	return free > diskspace.Low(int64(st.Blocks)*st.Bsize)+buildSpace
+	room := int64(st.Bavail)*st.Bsize - diskspace.Low(int64(st.Blocks)*st.Bsize)
+	p.Name = c.Template
+	if file, size := archiveOf(c); file != "" && room > unpacked*size {
+		p.Archive = file
+		return p, true
+	}
+	return p, c.Template == image.Base().Name && CanBuild() && room > buildSpace
 }
 
-// Start builds the base template until ctx ends, and logs the result. next is the command that builds
-// it by hand.
-func (b *Build) Start(ctx context.Context, images *image.Store, state, next string, log *slog.Logger) {
+// unpacked is how many times its size an archive of a template needs on the disk: its layers and their files.
+const unpacked = 5
+
+// archiveOf returns the archive of the default template, or "".
+func archiveOf(c *config.Config) (file string, size int64) {
+	if c.TemplateArchives == "" || c.Template == "" || c.Template != filepath.Base(c.Template) {
+		return "", 0
+	}
+	file = filepath.Join(c.TemplateArchives, c.Template+"_"+runtime.GOARCH+".tar")
+	info, err := os.Stat(file)
+	if err != nil || !info.Mode().IsRegular() {
+		return "", 0
+	}
+	return file, info.Size()
+}
+
+// carryOut makes the template.
+func (p Plan) carryOut(ctx context.Context, images *image.Store) (image.Template, error) {
+	if p.Archive == "" {
+		return images.Build(ctx, image.Base(), nil)
+	}
+	f, err := os.Open(p.Archive)
+	if err != nil {
+		return image.Template{}, err
+	}
+	defer f.Close()
+	return images.Load(ctx, f, image.LoadOptions{Name: p.Name})
+}
+
+// Start carries out a Plan until ctx ends, and logs the result. next is the command that builds the template
+// by hand.
+func (b *Build) Start(ctx context.Context, p Plan, images *image.Store, state, next string, log *slog.Logger) {
 	began := time.Now()
-	b.Set(state, &BuildStatus{Since: began.Unix()})
+	loaded := p.Archive != ""
+	b.Set(state, &BuildStatus{Since: began.Unix(), Loaded: loaded})
 	b.Wait.Go(func() {
-		built, err := images.Build(ctx, image.Base(), nil)
+		made, err := p.carryOut(ctx, images)
 		took := time.Since(began).Round(time.Second)
 		switch {
+		case err == nil && loaded:
+			b.Set(state, nil)
+			log.Info("loaded the template; containers can start", "template", p.Name, "digest", made.Digest,
+				"took", took)
 		case err == nil:
 			b.Set(state, nil)
-			log.Info("built the base template; containers can start", "digest", built.Digest, "took", took)
+			log.Info("built the base template; containers can start", "digest", made.Digest, "took", took)
 		case ctx.Err() != nil:
 			b.Set(state, nil)
 			log.Info("stopped building the base template; the next start begins again")
 		default:
-			b.Set(state, &BuildStatus{Since: began.Unix(), Failed: Reason(err, state)})
-			log.Error("failed to build the base template; containers cannot start", "next", next, "err", err)
+			b.Set(state, &BuildStatus{Since: began.Unix(), Loaded: loaded, Failed: Reason(err, state)})
+			log.Error("failed to make the default template; containers cannot start", "next", next, "err", err)
 		}
 	})
 }
