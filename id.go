@@ -76,6 +76,8 @@ const (
 	PrefixContainerFile   = "cfile_"
 	PrefixSnapshot        = "snap_"
 	PrefixContainerLog    = "clog_"
+	PrefixCommand         = "cmd_"  // of package command: a shell command
+	PrefixCodeCommand     = "cmdc_" // of package command: code for a kernel
 	PrefixVolume          = "vol_"
 	PrefixSecret          = "sec_"
 	PrefixFile            = "file-"

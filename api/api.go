@@ -18,12 +18,15 @@ import (
 	"github.com/berth-run/berth/api/e2b"
 	"github.com/berth-run/berth/api/exchange"
 	"github.com/berth-run/berth/api/manual"
+	"github.com/berth-run/berth/api/mcp"
 	"github.com/berth-run/berth/api/preview"
 	"github.com/berth-run/berth/api/request"
 	"github.com/berth-run/berth/api/socket"
 	"github.com/berth-run/berth/batch"
 	"github.com/berth-run/berth/bundle"
 	"github.com/berth-run/berth/container"
+	"github.com/berth-run/berth/container/command"
+	"github.com/berth-run/berth/container/session"
 	"github.com/berth-run/berth/container/snapshot"
 	"github.com/berth-run/berth/container/volume"
 	"github.com/berth-run/berth/engine"
@@ -281,6 +284,7 @@ type Options struct {
 	VectorStores *vectorstore.Service
 	Bundles      *bundle.Service
 	Sandboxes    *e2b.Door // nil serves no sandboxes of E2B
+	MCP          MCPOptions
 	Webhooks     *webhook.Service
 	Projects     *project.Service
 	Models       ModelOptions
@@ -316,6 +320,15 @@ type ModelOptions struct {
 	Upstreams func() []berth.Upstream // nil shows no upstreams
 	Currency  string                  // of costs; default usd
 	Priced    func() bool             // whether any model has a price; default yes
+}
+
+// MCPOptions are the parts of the MCP server.
+type MCPOptions struct {
+	Sessions *session.Service // nil serves no MCP
+	Commands *command.Service
+
+	// Remove deletes a container, also one of another server. Default: Containers.Delete.
+	Remove func(ctx context.Context, p berth.ProjectID, id berth.ContainerID) error
 }
 
 // PreviewOptions configure access to the ports of containers.
@@ -363,6 +376,7 @@ type handlers struct {
 	socket     *socket.Door
 	assistants *assistants.Door
 	ports      *preview.Door
+	mcp        *mcp.Door // nil: not served
 }
 
 // New returns the handler of the API. It is safe for concurrent use and needs no Close.
@@ -395,6 +409,9 @@ func (h *handlers) table(opts Options, itself http.Handler) []exchange.Route {
 	all = append(all, h.ports.HostRoute())
 	all = append(all, h.routes()...)
 	all = append(all, h.keyless()...)
+	if h.mcp != nil {
+		all = append(all, h.mcp.Routes()...)
+	}
 	if opts.Console != nil {
 		all = append(all, exchange.Public("/console/", opts.Console(itself).ServeHTTP, exchange.NoCORS))
 	}
@@ -409,6 +426,8 @@ func newHandlers(o Options, ex *exchange.Server) *handlers {
 	runs := assistants.New(assistants.Options{Objects: o.Store.Objects, Responses: o.Store.Responses, Engine: o.Engine,
 		Journal: o.Journal, Files: o.Files, ContainerFiles: containerFiles{o.Containers}, VectorStores: o.VectorStores,
 		Log: o.Exchange.Log, Now: o.Now})
+	ports := preview.NewDoor(preview.Options{Exchange: ex, Containers: o.Containers, Box: o.Preview.Seal,
+		Domain: o.Preview.Domain, Now: o.Now})
 	return &handlers{
 		responses:     responses,
 		conversations: &conversations{o.Engine, rules, o.Store.Objects},
@@ -438,7 +457,25 @@ func newHandlers(o Options, ex *exchange.Server) *handlers {
 		socket: socket.New(socket.Options{Exchange: ex, Journal: o.Journal, Rules: rules, Life: o.SocketLife,
 			Create: responses.start}),
 		assistants: assistants.NewDoor(runs),
-		ports: preview.NewDoor(preview.Options{Exchange: ex, Containers: o.Containers, Box: o.Preview.Seal,
-			Domain: o.Preview.Domain, Now: o.Now}),
+		ports:      ports,
+		mcp:        newMCP(o, ports),
 	}
+}
+
+// newMCP returns the door of MCP, or nil if it is not served.
+func newMCP(o Options, ports *preview.Door) *mcp.Door {
+	if o.MCP.Sessions == nil {
+		return nil
+	}
+	return mcp.New(mcp.Options{Containers: o.Containers, Sessions: o.MCP.Sessions, Commands: o.MCP.Commands,
+		Placement: o.Exchange.Placement, Origins: o.Exchange.Origins, Version: o.Build.Version, Log: o.Exchange.Log,
+		Remove: o.MCP.Remove,
+		Link: func(r *http.Request, c berth.Caller, id berth.ContainerID, port int, life time.Duration) (mcp.PortLink,
+			error) {
+			l, err := ports.NewLink(r, c, id, port, life)
+			if err != nil {
+				return mcp.PortLink{}, err
+			}
+			return mcp.PortLink{URL: l.URL, HostURL: l.HostURL, ExpiresAt: l.ExpiresAt}, nil
+		}})
 }

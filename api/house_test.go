@@ -31,6 +31,8 @@ import (
 	"github.com/berth-run/berth/blob/blobtest"
 	"github.com/berth-run/berth/bundle"
 	"github.com/berth-run/berth/container"
+	"github.com/berth-run/berth/container/command"
+	"github.com/berth-run/berth/container/session"
 	"github.com/berth-run/berth/container/snapshot"
 	"github.com/berth-run/berth/container/volume"
 	"github.com/berth-run/berth/download"
@@ -177,7 +179,9 @@ func newHouseWith(t *testing.T, kinds []tool.Kind, change func(*api.Options), ru
 			return &berth.ServerStatus{Pools: []berth.PoolStatus{}, Upstreams: []berth.Upstream{},
 				Disk: []berth.DiskStatus{}}
 		},
-		Preview: api.PreviewOptions{Seal: seal.New([32]byte{1})}, Build: berth.Build{Version: "1"}}
+		Preview: api.PreviewOptions{Seal: seal.New([32]byte{1})}, Build: berth.Build{Version: "1"},
+		MCP: api.MCPOptions{Sessions: session.New(session.Options{Containers: keeper, Log: log, Snapshots: true}),
+			Commands: command.New(command.Options{Containers: keeper.Access()})}}
 	if change != nil {
 		change(&opts)
 	}
@@ -199,6 +203,7 @@ func newHouseWith(t *testing.T, kinds []tool.Kind, change func(*api.Options), ru
 		working.Wait()
 		stop(errors.New("the test is over"))
 		srv.Close()
+		opts.MCP.Sessions.Close()
 		check(t, keeper.Close())
 		check(t, record.Close())
 		check(t, st.Close())

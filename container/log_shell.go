@@ -103,7 +103,8 @@ func (sh shell) detach(s *instance, call guest.ShellCall, log shellLog) {
 }
 
 // endAbandoned ends the calls of a container that no response resumes. The clients that followed them were
-// connected to a former process of this server, and are gone. The calls are logged to their ends.
+// connected to a former process of this server, and are gone. The calls are logged to their ends. Commands of package
+// command continue instead: their clients come back with the ids.
 func (a *Access) endAbandoned(s *instance) {
 	calls := map[string][]berth.ContainerLog{}
 	s.log.mu.Lock()
@@ -118,6 +119,25 @@ func (a *Access) endAbandoned(s *instance) {
 		slices.SortFunc(entries, func(a, b berth.ContainerLog) int {
 			return cmp.Or(cmp.Compare(len(a.ID), len(b.ID)), cmp.Compare(a.ID, b.ID))
 		})
+		// All other calls without a response are code. The guest knows its kernel; here it says what the output is.
+		call := guest.ShellCall{CallID: id, Kernel: "python3"}
+		for _, e := range entries {
+			call.Commands = append(call.Commands, e.Command)
+		}
+		shellCommand := strings.HasPrefix(id, berth.PrefixCommand)
+		if shellCommand {
+			call.Kernel = ""
+		}
+		if shellCommand || strings.HasPrefix(id, berth.PrefixCodeCommand) {
+			call.Known = true
+			a.work.spawn(func() {
+				ctx, cancel := a.work.untilClosing(s.life)
+				defer cancel()
+				for range sh.Shell(ctx, call) { // the container does not expire while it runs
+				}
+			})
+			continue
+		}
 		a.work.spawn(func() {
 			ctx, cancel := a.work.untilClosing(s.life)
 			defer cancel()
@@ -127,11 +147,6 @@ func (a *Access) endAbandoned(s *instance) {
 						err)
 				}
 				return
-			}
-			// All calls without a response are code. The guest knows its kernel; here it says what the output is.
-			call := guest.ShellCall{CallID: id, Kernel: "python3"}
-			for _, e := range entries {
-				call.Commands = append(call.Commands, e.Command)
 			}
 			sh.detach(s, call, shellLog{a.logs.register(ctx, s, entries), &sync.WaitGroup{}})
 		})

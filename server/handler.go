@@ -15,7 +15,9 @@ import (
 	"github.com/berth-run/berth/bundle"
 	"github.com/berth-run/berth/console"
 	"github.com/berth-run/berth/container/build"
+	"github.com/berth-run/berth/container/command"
 	"github.com/berth-run/berth/container/deadline"
+	"github.com/berth-run/berth/container/session"
 	"github.com/berth-run/berth/diskspace"
 	"github.com/berth-run/berth/metrics"
 	"github.com/berth-run/berth/project"
@@ -78,9 +80,14 @@ func (s *Server) newHandler(ctx context.Context, b *base, data *blobs, c *contai
 		Secret: b.keys.Current, MaxIdle: b.Config.Containers.MaxIdle,
 		CPU: b.Config.Containers.CPU, Disk: int64(b.Config.Containers.Disk), Domain: b.Config.Preview.Domain,
 		Keys: b.db, Log: b.Log, Now: time.Now})
+	remove := remover{c.service, r.engine, b.cluster}.Delete
+	sessions := session.New(session.Options{Containers: c.service, Log: b.Log, Snapshots: true})
+	s.later(func(context.Context) error { sessions.Close(); return nil })
 	return api.New(api.Options{
 		Sandboxes: sandboxes,
-		Console:   pages,
+		MCP: api.MCPOptions{Sessions: sessions, Commands: command.New(command.Options{Containers: c.service.Access()}),
+			Remove: remove},
+		Console: pages,
 		Exchange: exchange.Options{Placement: b.cluster, Keys: b.db, Closed: !s.open, Origins: b.Config.CORS.Origins,
 			Quota: b.quota, Space: b.space, Observer: metrics.API{Metrics: s.metrics}, Tracer: b.tracer, Log: b.Log,
 			Memory: exchange.Memory{Readers: r.memory.readers, Bodies: r.memory.bodies, Decoding: r.memory.decoding}},

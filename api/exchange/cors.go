@@ -8,7 +8,7 @@ import (
 )
 
 // exposed are the headers of answers that a page may read, beside those that every page may.
-const exposed = "Content-Disposition, ETag, Location, Retry-After, retry-after-ms, openai-processing-ms, openai-version, x-request-id, x-should-retry, " +
+const exposed = "Content-Disposition, ETag, Location, Mcp-Session-Id, Retry-After, retry-after-ms, openai-processing-ms, openai-version, x-request-id, x-should-retry, " +
 	"x-ratelimit-limit-requests, x-ratelimit-remaining-requests, x-ratelimit-reset-requests, x-ratelimit-limit-tokens, x-ratelimit-remaining-tokens, x-ratelimit-reset-tokens"
 
 // preflightLife is the number of seconds for which a browser may cache a permission.

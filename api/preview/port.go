@@ -142,18 +142,28 @@ func (d *Door) CreateLink(x *exchange.Exchange, r *http.Request, c berth.Caller)
 			return err
 		}
 	}
-	if _, err := d.Containers.Get(r.Context(), c.Project, containerOf(r)); err != nil {
+	l, err := d.NewLink(r, c, containerOf(r), port, time.Duration(body.ExpiresAfter.Seconds)*time.Second)
+	if err != nil {
 		return err
 	}
-	l := Link{Project: c.Project, Container: containerOf(r), Port: port,
-		ExpiresAt: d.Now().Unix() + body.ExpiresAfter.Seconds}
+	return x.JSON(http.StatusOK, l)
+}
+
+// NewLink returns a link to a port, which works for a time. The request tells the server's address and the key on which
+// the link depends.
+func (d *Door) NewLink(r *http.Request, c berth.Caller, id berth.ContainerID, port int, life time.Duration) (*PortLink,
+	error) {
+	if _, err := d.Containers.Get(r.Context(), c.Project, id); err != nil {
+		return nil, err
+	}
+	l := Link{Project: c.Project, Container: id, Port: port, ExpiresAt: d.Now().Unix() + int64(life/time.Second)}
 	if c.Key != "" {
 		hash := sha256.Sum256([]byte(exchange.Token(r)))
 		l.Key = hash[:]
 	}
 	word := l.Seal(d.Box)
-	return x.JSON(http.StatusOK, PortLink{"container.port", l.Container, l.Port, Origin(r) + LinkPath + word + "/",
-		d.hostURL(r, l, word), l.ExpiresAt})
+	return &PortLink{"container.port", l.Container, l.Port, Origin(r) + LinkPath + word + "/", d.hostURL(r, l, word),
+		l.ExpiresAt}, nil
 }
 
 // Origin returns this server's origin as the request states it, unverified.

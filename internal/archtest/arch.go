@@ -128,15 +128,20 @@ var Imports = map[string][]string{
 	"container": {"", "cluster", "internal/clock", "internal/span", "audit", "egress", "guest", "guest/jupyter",
 		"layer", "internal/nofile", "sandbox", "container/snapshot", "skills", "store", "container/volume",
 		"internal/backoff"},
+	"container/command": {"", "guest", "guest/jupyter", "internal/rule"},
+	"container/session": {"", "container", "internal/clock", "internal/rule", "store"},
 	"engine": {"", "cluster", "internal/span", "engine/transcript", "journal", "model", "model/embedding", "store",
 		"tool", "internal/backoff"},
 	"engine/transcript": {"", "internal/seal", "model", "store", "tool"},
-	"api": {"", "audit", "api/assistants", "api/chat", "api/e2b", "api/envd", "api/exchange", "api/manual",
+	"api": {"", "audit", "api/assistants", "api/chat", "api/e2b", "api/envd", "api/exchange", "api/manual", "api/mcp",
 		"api/preview", "api/request", "api/socket", "batch", "bundle", "diskspace", "engine", "files", "files/uploads",
 		"guest", "internal/jsonscan", "internal/nofile", "internal/rule", "journal", "model", "model/embedding",
-		"project", "container", "container/snapshot", "skills", "store", "container/volume", "vectorstore", "webhook"},
+		"project", "container", "container/command", "container/session", "container/snapshot", "skills", "store",
+		"container/volume", "vectorstore", "webhook"},
 	"api/manual": {},
-	"api/envd":   {"", "api/exchange", "api/preview", "guest"},
+	"api/mcp": {"", "api/exchange", "cluster", "container", "container/command", "container/session", "guest",
+		"internal/rule"},
+	"api/envd": {"", "api/exchange", "api/preview", "guest"},
 	"api/e2b": {"", "api/envd", "api/exchange", "api/preview", "cluster", "container", "container/build",
 		"container/deadline", "container/snapshot",
 		"container/volume", "egress", "files", "guest", "guest/jupyter", "internal/conns", "internal/rule", "secrets",
@@ -223,6 +228,7 @@ var Bans = map[string][]string{
 	Module + "/api":             {"server"}, // a door imports api/exchange, never api
 	Module + "/api/assistants":  {"api"},
 	Module + "/api/chat":        {"api"},
+	Module + "/api/mcp":         {"api"},
 	Module + "/api/preview":     {"api", "api/e2b", "api/envd"},
 	Module + "/api/socket":      {"api"},
 	Module + "/sandbox/gvisor":  {"server/doctor", "server/driver", "e2e/bench"},
@@ -237,8 +243,8 @@ var Bans = map[string][]string{
 	"github.com/anthropics/anthropic-sdk-go": {},
 	"github.com/openai/openai-go/v3":         {"demo/tools", "examples/coding-agent"},
 
-	"net/http": {"console", "api", "api/manual", "api/e2b", "api/envd", "cluster", "cluster/peer", "api/assistants",
-		"api/socket",
+	"net/http": {"console", "api", "api/manual", "api/mcp", "api/e2b", "api/envd", "cluster", "cluster/peer",
+		"api/assistants", "api/socket", "container/command",
 		"api/chat", "api/exchange", "api/preview", "webhook", "egress", "download", "tool/codeinterpreter",
 		"tool/imagegeneration", "tool/mcp", "tool/websearch/backend", "internal/conns", "api/contract", "api/reference",
 		"metrics", "guest", "guest/server", "model/upstream", "model/chat", "model/openai", "model/gemini",
@@ -254,7 +260,7 @@ var Bans = map[string][]string{
 
 // Clocked lists the packages that have a clock (internal/clock). They read the time and wait by it alone, because with
 // two clocks their tests would depend on the speed of the machine.
-var Clocked = []string{"container", "container/deadline", "container/snapshot", "container/volume"}
+var Clocked = []string{"container", "container/deadline", "container/session", "container/snapshot", "container/volume"}
 
 // timed lists what a package with a clock must not use: these read the time of the system, or wait by it.
 var timed = map[string][]string{
