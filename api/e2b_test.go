@@ -41,7 +41,7 @@ func withSandboxOptions(t *testing.T, stop *context.CancelFunc, change func(*san
 	return func(o *api.Options) {
 		log := slog.New(slog.NewTextHandler(t.Output(), nil))
 		parts := &sandboxParts{objects: o.Store.Objects, Options: e2b.Options{Containers: o.Containers,
-			Snapshots: o.Snapshots, Files: o.Files, Volumes: o.Volumes, Webhooks: o.Webhooks,
+			Files: o.Files, Volumes: o.Volumes, Webhooks: o.Webhooks,
 			Secret:  func() [32]byte { return [32]byte{1} },
 			MaxIdle: time.Hour, CPU: 2, Disk: 1 << 30, Domain: o.Preview.Domain, Keys: o.Exchange.Keys,
 			Log: log, Now: time.Now}}

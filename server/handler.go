@@ -73,9 +73,7 @@ func (s *Server) newHandler(ctx context.Context, b *base, data *blobs, c *contai
 		Files: data.files, Images: images, Server: b.node, Memory: memory, Objects: b.db, Log: b.Log, Now: time.Now,
 		Limits: build.Limits{AtOnce: b.Config.E2B.Builds, Time: b.Config.E2B.BuildTime}})
 	s.later(inBackground(builds.Run))
-	sandboxes := e2b.New(e2b.Options{Deadlines: deadlines, Builds: builds,
-		Placement:  b.cluster,
-		Containers: c.service, Snapshots: data.snapshots,
+	sandboxes := e2b.New(e2b.Options{Deadlines: deadlines, Builds: builds, Placement: b.cluster, Containers: c.service,
 		Files: data.files, Volumes: volumes, Secrets: c.secrets, Memory: memory, Webhooks: r.webhooks,
 		Secret: b.keys.Current, MaxIdle: b.Config.Containers.MaxIdle,
 		CPU: b.Config.Containers.CPU, Disk: int64(b.Config.Containers.Disk), Domain: b.Config.Preview.Domain,

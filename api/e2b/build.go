@@ -28,19 +28,19 @@ var startBody = rule.Object(rule.Fields{
 })
 
 // startBuild serves POST /v2/templates/{template}/builds/{build}.
-func (d *Door) startBuild(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+func (h *templates) startBuild(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	var body build.Request
 	if err := x.Decode(r, startBody, &body); err != nil {
 		return err
 	}
-	b, err := d.buildOf(r, c)
+	b, err := h.buildOf(r, c)
 	if err != nil {
 		return err
 	}
 	if err := body.Check(); err != nil {
 		return err
 	}
-	if err := d.Builds.Start(r.Context(), c, b, &body); err != nil {
+	if err := h.builds.Start(r.Context(), c, b, &body); err != nil {
 		return err
 	}
 	x.WriteHeader(http.StatusAccepted)

@@ -51,20 +51,20 @@ func contentRefusal(status int, message string) error {
 	return &refusal{status, contentFailure{contentCodes[status], message}}
 }
 
-// volumeToken returns the token of a volume, which gives access to its content until it or the caller's key is deleted.
-func (d *Door) volumeToken(c berth.Caller, id berth.VolumeID) string {
+// token returns the token of a volume, which gives access to its content until it or the caller's key is deleted.
+func (h *volumes) token(c berth.Caller, id berth.VolumeID) string {
 	of := string(c.Project) + "." + string(id)
-	return of + "." + d.give(volumePurpose, of, c.Key)
+	return of + "." + h.tokens.give(volumePurpose, of, c.Key)
 }
 
 // volumeOf returns the volume of a token, and the project and the key of its holder.
-func (d *Door) volumeOf(ctx context.Context, token string) (c berth.Caller, id berth.VolumeID, ok bool, err error) {
+func (h *volumes) volumeOf(ctx context.Context, token string) (c berth.Caller, id berth.VolumeID, ok bool, err error) {
 	parts := strings.SplitN(token, ".", 3)
 	if len(parts) < 3 {
 		return c, "", false, nil
 	}
 	c.Project, id = berth.ProjectID(parts[0]), berth.VolumeID(parts[1])
-	c.Key, ok, err = d.holder(ctx, volumePurpose, c.Project, parts[0]+"."+parts[1], parts[2])
+	c.Key, ok, err = h.tokens.holder(ctx, volumePurpose, c.Project, parts[0]+"."+parts[1], parts[2])
 	return c, id, ok, err
 }
 
@@ -78,9 +78,9 @@ var contentHandlers = map[string]map[string]contentHandler{
 	"file": {http.MethodGet: readFile, http.MethodPut: writeFile},
 }
 
-// volumeVisitor identifies the caller of a request for the content of a volume, and finds its handler. The token of the
+// visitor identifies the caller of a request for the content of a volume, and finds its handler. The token of the
 // volume alone is the permission.
-func (d *Door) volumeVisitor(x *exchange.Exchange, r *http.Request) (v exchange.Visit, err error) {
+func (h *volumes) visitor(x *exchange.Exchange, r *http.Request) (v exchange.Visit, err error) {
 	name, part, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, contentPath), "/")
 	methods, ok := contentHandlers[part]
 	if !ok {
@@ -91,11 +91,11 @@ func (d *Door) volumeVisitor(x *exchange.Exchange, r *http.Request) (v exchange.
 	if !ok {
 		return v, contentRefusal(http.StatusMethodNotAllowed, "Method "+rule.Clip(r.Method)+" is not allowed here.")
 	}
-	if d.Volumes == nil {
+	if h.service == nil {
 		return v, contentRefusal(http.StatusNotImplemented, "This server cannot store volumes.")
 	}
 	token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	c, id, ok, err := d.volumeOf(r.Context(), token)
+	c, id, ok, err := h.volumeOf(r.Context(), token)
 	if err != nil {
 		return v, err
 	}
@@ -111,7 +111,7 @@ func (d *Door) volumeVisitor(x *exchange.Exchange, r *http.Request) (v exchange.
 	// The volume's own size bounds what it stores. The owner or the mode of a file need no space.
 	v = exchange.Visit{Caller: c, Traits: exchange.StoresNothing}
 	v.Handle = func(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-		return d.Volumes.Visit(r.Context(), c.Project, id, func(ctx context.Context, content *volume.Content) error {
+		return h.service.Visit(r.Context(), c.Project, id, func(ctx context.Context, content *volume.Content) error {
 			return handle(ctx, x, r, content)
 		})
 	}

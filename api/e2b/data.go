@@ -6,16 +6,21 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/envd"
 	"github.com/berth-run/berth/api/exchange"
+	"github.com/berth-run/berth/api/preview"
+	"github.com/berth-run/berth/cluster"
+	"github.com/berth-run/berth/container"
 	"github.com/berth-run/berth/container/deadline"
 	"github.com/berth-run/berth/internal/conns"
 	"github.com/berth-run/berth/internal/rule"
@@ -33,18 +38,33 @@ const (
 // envdPort is the port at which clients expect envd.
 const envdPort = 49983
 
-// dataRoutes returns the routes of the data plane. A host beats the headers of a request, which beat its path. The
+// A dataPlane serves the requests that use a sandbox: to envd, to the code interpreter and to other ports.
+type dataPlane struct {
+	containers   *container.Service
+	deadlines    *deadline.Service
+	placement    cluster.Placement
+	tokens       *tokens
+	interpreters *interpreters
+	meter        *meter
+	proxy        *preview.Proxy // to ports
+	domain       string         // parent domain of the host names of ports; empty serves them below localhost
+	keys         exchange.Keys  // of the API, which no sandbox may see
+	log          *slog.Logger
+	now          func() time.Time
+}
+
+// routes returns the routes of the data plane. A host beats the headers of a request, which beat its path. The
 // identity of a request is a token or the signature of its URL.
-func (d *Door) dataRoutes() []exchange.Route {
+func (d *dataPlane) routes() []exchange.Route {
 	const sandbox = "E2B sandbox"
 	return []exchange.Route{
 		{Path: sandbox, WriteError: writeError, Fail: refuse,
 			Host: func(host string) bool {
-				_, ok := parseHost(host, d.Domain)
+				_, ok := parseHost(host, d.domain)
 				return ok
 			},
 			Identity: func(x *exchange.Exchange, r *http.Request) (exchange.Visit, error) {
-				to, _ := parseHost(r.Host, d.Domain)
+				to, _ := parseHost(r.Host, d.domain)
 				return d.visit(x, r, to)
 			}},
 		{Path: sandbox, WriteError: writeError, Fail: refuse,
@@ -62,9 +82,6 @@ func (d *Door) dataRoutes() []exchange.Route {
 			Identity: func(x *exchange.Exchange, r *http.Request) (exchange.Visit, error) {
 				return d.visit(x, r, address{port: envdPort})
 			}},
-		{Method: http.MethodPut, Path: UploadPath + "{upload...}", WriteError: writeError, Fail: refuse,
-			Identity: d.uploader},
-		{Path: contentPath + "{path...}", WriteError: writeContentError, Fail: refuse, Identity: d.volumeVisitor},
 	}
 }
 
@@ -105,7 +122,7 @@ func refuse(x *exchange.Exchange, r *http.Request, err error) {
 }
 
 // visit identifies the caller of a request to a sandbox, and returns the request's handler.
-func (d *Door) visit(x *exchange.Exchange, r *http.Request, to address) (v exchange.Visit, err error) {
+func (d *dataPlane) visit(x *exchange.Exchange, r *http.Request, to address) (v exchange.Visit, err error) {
 	if to.port == 0 {
 		return v, &refusal{http.StatusBadRequest, failure{http.StatusBadRequest, "Invalid port '" + rule.Clip(to.text) +
 			"'. Expected a number from 1 to 65535."}}
@@ -122,10 +139,14 @@ func (d *Door) visit(x *exchange.Exchange, r *http.Request, to address) (v excha
 	switch to.port {
 	case envdPort:
 		serve, v.Traits = d.serveEnvd, envdTraits(r)
-		v.Caller.Key, err = d.authorize(r, s.Project, id)
+		if v.Caller.Key, err = d.authorize(r, s.Project, id); err == nil {
+			err = checkEnvdPath(r)
+		}
 	case interpreterPort:
-		serve, v.Traits = d.interpret, interpreterTraits(r)
-		v.Caller.Key, err = d.mayInterpret(r, at)
+		serve, v.Traits = d.interpreters.serve, interpreterTraits(r)
+		if v.Caller.Key, err = d.mayVisit(r, at); err == nil {
+			v.Caller.Key, err = d.interpreters.admit(r, at)
+		}
 	default:
 		v.Traits = exchange.ThroughContainer
 		v.Caller.Key, err = d.mayVisit(r, at)
@@ -133,7 +154,7 @@ func (d *Door) visit(x *exchange.Exchange, r *http.Request, to address) (v excha
 	if err != nil {
 		return v, err
 	}
-	if to.port != envdPort || envdPath(r) != healthPath {
+	if to.port != envdPort || !at.isHealthCheck(r) {
 		conns.Known(r.Context())
 	}
 	v.Caller.Project = s.Project
@@ -148,20 +169,27 @@ type target struct {
 	deadline.Sandbox
 }
 
+// isHealthCheck reports whether a request only asks for the health of the sandbox, which does not resume it.
+func (t target) isHealthCheck(r *http.Request) bool {
+	return t.port == envdPort && envdPath(r) == healthPath || t.port == interpreterPort && isHealthCheck(r)
+}
+
 // caller returns the caller of a request for what it does in the sandbox.
 func (t target) caller(x *exchange.Exchange) berth.Caller {
 	return berth.Caller{Project: t.Project, RequestID: x.RequestID()}
 }
 
 // serve serves a request to a sandbox, which may be paused or end before the answer.
-func (d *Door) serve(x *exchange.Exchange, r *http.Request, to target,
+func (d *dataPlane) serve(x *exchange.Exchange, r *http.Request, to target,
 	handle func(*exchange.Exchange, *http.Request, target) error) error {
-	ctx, done := d.Deadlines.Connect(r.Context(), to.id)
+	ctx, done := d.deadlines.Connect(r.Context(), to.id)
 	defer done()
 	r = r.WithContext(ctx)
 	forwarded, err := x.ToContainer(r, to.Project, to.id)
 	if !forwarded && err == nil {
-		err = handle(x, r, to)
+		if err = d.awake(r, to); err == nil {
+			err = handle(x, r, to)
+		}
 	}
 	if err == nil || x.Started() || !d.cut(ctx, to.Project, to.id, err) {
 		return err
@@ -175,32 +203,24 @@ func (d *Door) serve(x *exchange.Exchange, r *http.Request, to target,
 }
 
 // cut reports whether a request failed because its sandbox was paused or has ended.
-func (d *Door) cut(ctx context.Context, p berth.ProjectID, id berth.ContainerID, err error) bool {
+func (d *dataPlane) cut(ctx context.Context, p berth.ProjectID, id berth.ContainerID, err error) bool {
 	if _, ok := errors.AsType[*refusal](err); ok {
 		return false
 	}
 	if ctx.Err() != nil {
 		return berth.ErrorCode(context.Cause(ctx)) != berth.CodeUnauthorized // the key has ended
 	}
-	_, err = d.Deadlines.Container(ctx, p, id)
+	_, err = d.deadlines.Container(ctx, p, id)
 	return berth.ErrorCode(err) == berth.CodeNotFound
 }
 
 // serveEnvd serves a request to envd.
-func (d *Door) serveEnvd(x *exchange.Exchange, r *http.Request, to target) error {
+func (d *dataPlane) serveEnvd(x *exchange.Exchange, r *http.Request, to target) error {
 	path := envdPath(r)
-	own := ownPath(r, path)
-	if !own && !envd.Serves(path) {
-		return &refusal{http.StatusNotFound, failure{http.StatusNotFound, "This server does not serve " + r.Method +
-			" /" + path + "."}}
-	}
-	if err := d.awake(r, to.Project, to.id, path == healthPath); err != nil {
-		return err
-	}
-	if own {
+	if ownPath(r, path) {
 		return d.serveOwn(x, r, to.Project, to.id, path)
 	}
-	door, leave, err := d.Containers.Access().Door(r.Context(), to.caller(x), to.id)
+	door, leave, err := d.containers.Access().Door(r.Context(), to.caller(x), to.id)
 	if berth.ErrorCode(err) == berth.CodeNotFound {
 		return gone(nameOf(to.id))
 	}
@@ -212,7 +232,17 @@ func (d *Door) serveEnvd(x *exchange.Exchange, r *http.Request, to target) error
 	if user, _, _ := r.BasicAuth(); user == "" && to.User != "" {
 		r.Header.Set(envd.UserHeader, to.User)
 	}
-	return envd.Pass(x, r, path, door, d.Log)
+	return envd.Pass(x, r, path, door, d.log)
+}
+
+// checkEnvdPath refuses a request to a path that envd does not have for clients.
+func checkEnvdPath(r *http.Request) error {
+	path := envdPath(r)
+	if ownPath(r, path) || envd.Serves(path) {
+		return nil
+	}
+	return &refusal{http.StatusNotFound, failure{http.StatusNotFound, "This server does not serve " + r.Method + " /" +
+		path + "."}}
 }
 
 // envdPath returns the path of a request to envd.
@@ -241,7 +271,7 @@ func envdTraits(r *http.Request) exchange.Traits {
 }
 
 // locate returns the container of the sandbox that a request names or was signed for.
-func (d *Door) locate(r *http.Request, name string) (berth.ContainerID, deadline.Sandbox, error) {
+func (d *dataPlane) locate(r *http.Request, name string) (berth.ContainerID, deadline.Sandbox, error) {
 	id := idOf(name)
 	if name == "" {
 		var err error
@@ -249,8 +279,8 @@ func (d *Door) locate(r *http.Request, name string) (berth.ContainerID, deadline
 			return "", deadline.Sandbox{}, err
 		}
 	}
-	s, ok, err := d.Deadlines.Find(r.Context(), id, func() bool {
-		_, proved := d.minted(accessPurpose, string(id), r.Header.Get(tokenHeader))
+	s, ok, err := d.deadlines.Find(r.Context(), id, func() bool {
+		_, proved := d.tokens.minted(accessPurpose, string(id), r.Header.Get(tokenHeader))
 		return proved
 	})
 	if err == nil && !ok {
@@ -261,23 +291,23 @@ func (d *Door) locate(r *http.Request, name string) (berth.ContainerID, deadline
 
 // awake returns an error for a sandbox that is paused, unless requests resume it. A check of its
 // health does not.
-func (d *Door) awake(r *http.Request, p berth.ProjectID, id berth.ContainerID, health bool) error {
-	rec, err := d.Deadlines.IfPaused(r.Context(), p, id)
+func (d *dataPlane) awake(r *http.Request, to target) error {
+	rec, err := d.deadlines.IfPaused(r.Context(), to.Project, to.id)
 	if berth.ErrorCode(err) == berth.CodeNotFound {
-		return gone(nameOf(id))
+		return gone(nameOf(to.id))
 	}
 	if err != nil || rec == nil {
 		return err
 	}
-	if !rec.AutoResume || health {
-		return gone(nameOf(id))
+	if !rec.AutoResume || to.isHealthCheck(r) {
+		return gone(nameOf(to.id))
 	}
-	if err := d.Deadlines.Resume(r.Context(), p, id); err != nil {
+	if err := d.deadlines.Resume(r.Context(), to.Project, to.id); err != nil {
 		return err
 	}
-	_, err = d.Deadlines.Update(r.Context(), p, id, func(rec *deadline.Record) error {
+	_, err = d.deadlines.Update(r.Context(), to.Project, to.id, func(rec *deadline.Record) error {
 		if rec.Paused {
-			d.Deadlines.SetResumed(p, id, rec, d.Now().Unix()+cmp.Or(rec.Timeout, defaultTimeout))
+			d.deadlines.SetResumed(to.Project, to.id, rec, d.now().Unix()+cmp.Or(rec.Timeout, defaultTimeout))
 		}
 		return nil
 	})
@@ -286,13 +316,13 @@ func (d *Door) awake(r *http.Request, p berth.ProjectID, id berth.ContainerID, h
 
 // authorize checks the access token of a request, or the signature of its URL, and returns the key of its holder. What
 // a signature does not cover has no effect: authorize removes the user that the header names.
-func (d *Door) authorize(r *http.Request, p berth.ProjectID, id berth.ContainerID) (berth.KeyID, error) {
+func (d *dataPlane) authorize(r *http.Request, p berth.ProjectID, id berth.ContainerID) (berth.KeyID, error) {
 	path := envdPath(r)
 	if path == healthPath {
 		return "", nil
 	}
 	if r.Header.Get(tokenHeader) != "" || path != "files" {
-		key, ok, err := d.bearer(r, p, id)
+		key, ok, err := d.tokens.bearer(r, p, id)
 		if err == nil && !ok {
 			err = unauthorized("The access token is missing or wrong.")
 		}
@@ -302,7 +332,7 @@ func (d *Door) authorize(r *http.Request, p berth.ProjectID, id berth.ContainerI
 	if !q.Has("signature") {
 		return "", unauthorized("missing signature query parameter")
 	}
-	key, ok, err := d.signerOf(r.Context(), p, id, r.Method, q)
+	key, ok, err := d.tokens.signerOf(r.Context(), p, id, r.Method, q)
 	if err == nil && !ok {
 		err = unauthorized("invalid signature")
 	}
@@ -311,7 +341,7 @@ func (d *Door) authorize(r *http.Request, p berth.ProjectID, id berth.ContainerI
 	}
 	if expires := q.Get("signature_expiration"); expires != "" {
 		at, err := strconv.ParseInt(expires, 10, 64)
-		if err != nil || at <= d.Now().Unix() {
+		if err != nil || at <= d.now().Unix() {
 			return "", unauthorized("signature is already expired")
 		}
 	}
@@ -335,10 +365,10 @@ func sign(method string, q url.Values, token string) string {
 }
 
 // signedFor returns the sandbox whose token has signed a URL. Such a URL does not name it.
-func (d *Door) signedFor(r *http.Request) (berth.ContainerID, error) {
+func (d *dataPlane) signedFor(r *http.Request) (berth.ContainerID, error) {
 	id, ok, err := d.signed(r)
-	if err == nil && !ok && !d.Placement.Alone() {
-		if err = d.Deadlines.Discover(r.Context(), false); err == nil {
+	if err == nil && !ok && !d.placement.Alone() {
+		if err = d.deadlines.Discover(r.Context(), false); err == nil {
 			id, ok, err = d.signed(r)
 		}
 	}
@@ -349,11 +379,11 @@ func (d *Door) signedFor(r *http.Request) (berth.ContainerID, error) {
 }
 
 // signed returns the sandbox that this server knows whose token has signed a URL.
-func (d *Door) signed(r *http.Request) (berth.ContainerID, bool, error) {
-	all := d.Deadlines.All()
+func (d *dataPlane) signed(r *http.Request) (berth.ContainerID, bool, error) {
+	all := d.deadlines.All()
 	q := r.URL.Query()
 	for id, s := range all {
-		if _, ok, err := d.signerOf(r.Context(), s.Project, id, r.Method, q); ok || err != nil {
+		if _, ok, err := d.tokens.signerOf(r.Context(), s.Project, id, r.Method, q); ok || err != nil {
 			return id, ok, err
 		}
 	}

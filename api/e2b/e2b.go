@@ -18,7 +18,6 @@ import (
 	"github.com/berth-run/berth/container"
 	"github.com/berth-run/berth/container/build"
 	"github.com/berth-run/berth/container/deadline"
-	"github.com/berth-run/berth/container/snapshot"
 	"github.com/berth-run/berth/container/volume"
 	"github.com/berth-run/berth/files"
 	"github.com/berth-run/berth/secrets"
@@ -32,7 +31,6 @@ const envdVersion = "0.6.4"
 type Options struct {
 	Containers *container.Service
 	Deadlines  *deadline.Service // of the containers
-	Snapshots  *snapshot.Service // of the containers
 	Files      *files.Service    // for files of template builds
 	Volumes    *volume.Service   // nil: the driver does not support volumes
 	Secrets    *secrets.Service  // nil stores none
@@ -54,19 +52,33 @@ type Options struct {
 
 // A Door serves sandboxes. It is safe for concurrent use.
 type Door struct {
-	Options
-
-	proxy      *preview.Proxy // to ports
-	keyring    keyring
-	executions executions
+	sandboxes sandboxes
+	events    events
+	secrets   secretStore
+	volumes   volumes
+	templates templates
+	data      dataPlane
 }
 
 // New returns a door.
-func New(opts Options) *Door {
-	if opts.Placement == nil {
-		opts.Placement = cluster.Solo{}
+func New(o Options) *Door {
+	if o.Placement == nil {
+		o.Placement = cluster.Solo{}
 	}
-	return &Door{Options: opts, proxy: preview.New(opts.Log)}
+	tokens := &tokens{secret: o.Secret, keyring: keyring{keys: o.Keys, now: o.Now}}
+	meter := &meter{o.Containers, o.CPU, o.Now}
+	return &Door{
+		sandboxes: sandboxes{containers: o.Containers, deadlines: o.Deadlines, builds: o.Builds, tokens: tokens,
+			meter: meter, memory: o.Memory, maxIdle: o.MaxIdle, cpu: o.CPU, disk: o.Disk, domain: o.Domain, now: o.Now},
+		events:  events{o.Deadlines, o.Webhooks},
+		secrets: secretStore{o.Secrets},
+		volumes: volumes{o.Volumes, tokens},
+		templates: templates{builds: o.Builds, files: o.Files, tokens: tokens, maxUpload: o.MaxUpload, cpu: o.CPU,
+			disk: o.Disk, now: o.Now},
+		data: dataPlane{containers: o.Containers, deadlines: o.Deadlines, placement: o.Placement, tokens: tokens,
+			interpreters: &interpreters{containers: o.Containers, deadlines: o.Deadlines, tokens: tokens}, meter: meter,
+			proxy: preview.New(o.Log), domain: o.Domain, keys: o.Keys, log: o.Log, now: o.Now},
+	}
 }
 
 // writeError answers with an error in E2B's form.

@@ -28,9 +28,9 @@ func ownPath(r *http.Request, path string) bool {
 }
 
 // serveOwn serves envd's GET /metrics and GET /envs for a sandbox.
-func (d *Door) serveOwn(x *exchange.Exchange, r *http.Request, p berth.ProjectID, id berth.ContainerID,
+func (d *dataPlane) serveOwn(x *exchange.Exchange, r *http.Request, p berth.ProjectID, id berth.ContainerID,
 	path string) error {
-	rec, _, err := d.Deadlines.Read(r.Context(), p, id)
+	rec, _, err := d.deadlines.Read(r.Context(), p, id)
 	if berth.ErrorCode(err) == berth.CodeNotFound {
 		return gone(nameOf(id))
 	}
@@ -45,7 +45,7 @@ func (d *Door) serveOwn(x *exchange.Exchange, r *http.Request, p berth.ProjectID
 		}
 		return x.JSON(http.StatusOK, env)
 	}
-	m, err := d.metricOf(r.Context(), p, id)
+	m, err := d.meter.read(r.Context(), p, id)
 	if err != nil {
 		return err
 	}

@@ -38,27 +38,27 @@ func eventQuery(r *http.Request) (deadline.EventQuery, error) {
 	return query, q.End()
 }
 
-// listEvents serves GET /events/sandboxes: the events of all sandboxes of the project, the newest first.
-func (d *Door) listEvents(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+// list serves GET /events/sandboxes: the events of all sandboxes of the project, the newest first.
+func (h *events) list(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	query, err := eventQuery(r)
 	if err != nil {
 		return err
 	}
-	events, err := d.Deadlines.ListEvents(r.Context(), c.Project, query)
+	events, err := h.deadlines.ListEvents(r.Context(), c.Project, query)
 	if err != nil {
 		return err
 	}
 	return x.JSON(http.StatusOK, listed(events))
 }
 
-// listSandboxEvents serves GET /events/sandboxes/{sandbox}: the events of a sandbox, which may have ended, the
+// listOfSandbox serves GET /events/sandboxes/{sandbox}: the events of a sandbox, which may have ended, the
 // newest first.
-func (d *Door) listSandboxEvents(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+func (h *events) listOfSandbox(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	query, err := eventQuery(r)
 	if err != nil {
 		return err
 	}
-	events, err := d.Deadlines.ListEventsOf(r.Context(), c.Project, sandboxOf(r), query)
+	events, err := h.deadlines.ListEventsOf(r.Context(), c.Project, sandboxOf(r), query)
 	if err != nil {
 		return err
 	}

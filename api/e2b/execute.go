@@ -101,7 +101,7 @@ func (in interpreter) execute(x *exchange.Exchange, r *http.Request) error {
 		return err
 	}
 	call := guest.ShellCall{CallID: berth.NewID("execute_"), Commands: []string{code}, Kernel: instance(c)}
-	defer in.door.executions.add(c.ID, call.CallID)()
+	defer in.all.executions.add(c.ID, call.CallID)()
 	return in.stream(r.Context(), newJSONLines(x), call)
 }
 

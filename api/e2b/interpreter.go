@@ -14,6 +14,7 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/exchange"
+	"github.com/berth-run/berth/container"
 	"github.com/berth-run/berth/container/deadline"
 	"github.com/berth-run/berth/guest"
 	"github.com/berth-run/berth/guest/jupyter"
@@ -82,12 +83,20 @@ func kernelOf(language string) string {
 	return language
 }
 
+// interpreters serve the code interpreters of sandboxes.
+type interpreters struct {
+	containers *container.Service
+	deadlines  *deadline.Service
+	tokens     *tokens
+	executions executions
+}
+
 // checkLanguage refuses a language for which the container has no kernel.
-func (d *Door) checkLanguage(p berth.ProjectID, id berth.ContainerID, language string) error {
+func (h *interpreters) checkLanguage(p berth.ProjectID, id berth.ContainerID, language string) error {
 	if !kernelName.MatchString(language) {
 		return berth.Invalid("language", "Invalid language.")
 	}
-	contents := d.Containers.Access().Contents(p, id)
+	contents := h.containers.Access().Contents(p, id)
 	if contents == nil || slices.Contains(contents.Kernels, kernelOf(language)) {
 		return nil
 	}
@@ -95,17 +104,17 @@ func (d *Door) checkLanguage(p berth.ProjectID, id berth.ContainerID, language s
 		strings.Join(contents.Kernels, ", "))
 }
 
-// mayInterpret returns the key of the holder of a token of the sandbox, without which a request to the code
+// admit returns the key of the holder of a token of the sandbox, without which a request to the code
 // interpreter may only ask for its health: each context is a process, and its id names what it keeps. E2B's SDKs send
 // the access token with code, but only the traffic token with requests for contexts. Therefore every sandbox has a
 // traffic token.
-func (d *Door) mayInterpret(r *http.Request, to target) (berth.KeyID, error) {
-	if key, err := d.mayVisit(r, to); err != nil || isHealthCheck(r) {
-		return key, err
+func (h *interpreters) admit(r *http.Request, to target) (berth.KeyID, error) {
+	if isHealthCheck(r) {
+		return "", nil
 	}
-	key, ok, err := d.bearer(r, to.Project, to.id)
+	key, ok, err := h.tokens.bearer(r, to.Project, to.id)
 	if err == nil && !ok && r.URL.Path != executePath {
-		key, ok, err = d.visitor(r, to.Project, to.id)
+		key, ok, err = h.tokens.visitor(r, to.Project, to.id)
 	}
 	switch {
 	case err != nil || ok:
@@ -131,19 +140,16 @@ func interpreterTraits(r *http.Request) exchange.Traits {
 	return exchange.StoresNothing | exchange.StoresLittle
 }
 
-// interpret serves a request to the code interpreter of a sandbox.
-func (d *Door) interpret(x *exchange.Exchange, r *http.Request, to target) error {
-	if err := d.awake(r, to.Project, to.id, isHealthCheck(r)); err != nil {
-		return err
-	}
+// serve serves a request to the code interpreter of a sandbox.
+func (h *interpreters) serve(x *exchange.Exchange, r *http.Request, to target) error {
 	route := r.Method + " " + r.URL.Path
-	if _, err := d.Deadlines.Container(r.Context(), to.Project, to.id); err != nil {
+	if _, err := h.deadlines.Container(r.Context(), to.Project, to.id); err != nil {
 		if berth.ErrorCode(err) == berth.CodeNotFound {
 			return gone(nameOf(to.id))
 		}
 		return err
 	}
-	in := interpreter{d, to.Project, to.id, d.Containers.Access().Shell(to.caller(x), to.id)}
+	in := interpreter{h, to.Project, to.id, h.containers.Access().Shell(to.caller(x), to.id)}
 	name, restart := strings.CutSuffix(strings.TrimPrefix(r.URL.Path, "/contexts/"), "/restart")
 	switch {
 	case route == "GET /health":
@@ -167,7 +173,7 @@ func (d *Door) interpret(x *exchange.Exchange, r *http.Request, to target) error
 
 // An interpreter is the code interpreter of one sandbox, for one request.
 type interpreter struct {
-	door    *Door
+	all     *interpreters
 	project berth.ProjectID
 	id      berth.ContainerID
 	shell   guest.Execer
@@ -175,7 +181,7 @@ type interpreter struct {
 
 // contexts returns the contexts of the sandbox.
 func (in interpreter) contexts(ctx context.Context) ([]deadline.Context, error) {
-	rec, _, err := in.door.Deadlines.Read(ctx, in.project, in.id)
+	rec, _, err := in.all.deadlines.Read(ctx, in.project, in.id)
 	if err != nil {
 		return nil, err
 	}
@@ -209,7 +215,7 @@ func (in interpreter) byLanguage(ctx context.Context, language string) (found *d
 	if i := slices.IndexFunc(all, isDefault); i >= 0 {
 		return &all[i], nil
 	}
-	if err := in.door.checkLanguage(in.project, in.id, language); err != nil {
+	if err := in.all.checkLanguage(in.project, in.id, language); err != nil {
 		return nil, err
 	}
 	return in.add(ctx, deadline.Context{Language: language, Dir: homeDir, Default: true})
@@ -218,7 +224,7 @@ func (in interpreter) byLanguage(ctx context.Context, language string) (found *d
 // add saves a new context with an id, or returns the default one that another request has added.
 func (in interpreter) add(ctx context.Context, c deadline.Context) (*deadline.Context, error) {
 	c.ID = strings.TrimPrefix(berth.NewID("ctx_"), "ctx_")
-	_, err := in.door.Deadlines.Update(ctx, in.project, in.id, func(rec *deadline.Record) error {
+	_, err := in.all.deadlines.Update(ctx, in.project, in.id, func(rec *deadline.Record) error {
 		if i := slices.IndexFunc(rec.Contexts, func(o deadline.Context) bool {
 			return c.Default && o.Default && o.Language == c.Language
 		}); i >= 0 {
@@ -236,7 +242,7 @@ func (in interpreter) add(ctx context.Context, c deadline.Context) (*deadline.Co
 
 // drop deletes the record of a context.
 func (in interpreter) drop(ctx context.Context, id string) error {
-	_, err := in.door.Deadlines.Update(ctx, in.project, in.id, func(rec *deadline.Record) error {
+	_, err := in.all.deadlines.Update(ctx, in.project, in.id, func(rec *deadline.Record) error {
 		rec.Contexts = slices.DeleteFunc(rec.Contexts, func(c deadline.Context) bool { return c.ID == id })
 		return nil
 	})
@@ -270,7 +276,7 @@ func (in interpreter) create(x *exchange.Exchange, r *http.Request) error {
 	if !strings.HasPrefix(c.Dir, "/") || len(c.Dir) > 4096 || strings.ContainsRune(c.Dir, 0) {
 		return berth.Invalid("cwd", "Invalid 'cwd'. Expected an absolute path.")
 	}
-	if err := in.door.checkLanguage(in.project, in.id, c.Language); err != nil {
+	if err := in.all.checkLanguage(in.project, in.id, c.Language); err != nil {
 		return err
 	}
 	saved, err := in.add(r.Context(), c)
@@ -344,7 +350,7 @@ func (in interpreter) restart(x *exchange.Exchange, r *http.Request, name string
 
 // end interrupts what runs in a context, and ends its kernel.
 func (in interpreter) end(ctx context.Context, c *deadline.Context) error {
-	for _, callID := range in.door.executions.of(c.ID) {
+	for _, callID := range in.all.executions.of(c.ID) {
 		if err := in.shell.Cancel(ctx, callID); err != nil {
 			return fmt.Errorf("interrupt code: %w", err)
 		}

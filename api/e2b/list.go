@@ -22,7 +22,7 @@ const nextToken = "X-Next-Token"
 const totalRunning = "X-Total-Running"
 
 // list serves GET /v2/sandboxes: the sandboxes that match metadata and state, the newest first.
-func (d *Door) list(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+func (h *sandboxes) list(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	q := exchange.NewQuery(r)
 	want, err := metadataOf(q.Text("metadata"))
 	if err != nil {
@@ -80,20 +80,20 @@ func (d *Door) list(x *exchange.Exchange, r *http.Request, c berth.Caller) error
 		}
 		return true
 	}
-	x.Header().Set(totalRunning, strconv.Itoa(d.Deadlines.Running(c.Project)))
+	x.Header().Set(totalRunning, strconv.Itoa(h.deadlines.Running(c.Project)))
 	found := []detail{}
 	for {
-		list, more, err := d.Deadlines.List(r.Context(), c.Project, page)
+		list, more, err := h.deadlines.List(r.Context(), c.Project, page)
 		if err != nil {
 			return exchange.ListError(err, page)
 		}
 		for _, one := range list {
 			page.After = string(one.ID)
 			rec := one.Record
-			if rec.Over(d.Now()) || !matches(rec) {
+			if rec.Over(h.now()) || !matches(rec) {
 				continue
 			}
-			made, err := d.Deadlines.Container(r.Context(), c.Project, one.ID)
+			made, err := h.deadlines.Container(r.Context(), c.Project, one.ID)
 			if berth.ErrorCode(err) == berth.CodeNotFound {
 				continue
 			}
@@ -104,7 +104,7 @@ func (d *Door) list(x *exchange.Exchange, r *http.Request, c berth.Caller) error
 				x.Header().Set(nextToken, string(idOf(found[limit-1].SandboxID)))
 				return x.JSON(http.StatusOK, found)
 			}
-			found = append(found, d.detail(r, rec, made))
+			found = append(found, h.detail(r, rec, made))
 		}
 		if !more {
 			return x.JSON(http.StatusOK, found)

@@ -27,7 +27,7 @@ type sandboxLog struct {
 
 // logs serves GET /v2/sandboxes/{sandbox}/logs and GET /sandboxes/{sandbox}/logs: the commands of a
 // sandbox, in the order of their ends, with the start of their output.
-func (d *Door) logs(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+func (h *sandboxes) logs(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	q := exchange.NewQuery(r)
 	since := int64(0)
 	for _, name := range []string{"cursor", "start"} {
@@ -39,7 +39,7 @@ func (d *Door) logs(x *exchange.Exchange, r *http.Request, c berth.Caller) error
 		return err
 	}
 	id := sandboxOf(r)
-	if _, _, err := d.Deadlines.Read(r.Context(), c.Project, id); err != nil {
+	if _, _, err := h.deadlines.Read(r.Context(), c.Project, id); err != nil {
 		return err
 	}
 	limit, err := wholeNumber(r, "limit", maxSandboxLogs, maxSandboxLogs)
@@ -50,7 +50,7 @@ func (d *Door) logs(x *exchange.Exchange, r *http.Request, c berth.Caller) error
 		return berth.Invalid("direction", "Invalid 'direction': '%s'. Supported values are: 'forward' and 'backward'.",
 			rule.Clip(direction))
 	}
-	list, _, err := d.Containers.Logs().List(r.Context(), c.Project, id, exchange.Page{Limit: maxSandboxLogs,
+	list, _, err := h.containers.Logs().List(r.Context(), c.Project, id, exchange.Page{Limit: maxSandboxLogs,
 		Ascending: direction != "backward"})
 	if err != nil {
 		return err

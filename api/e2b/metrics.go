@@ -9,6 +9,7 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/exchange"
+	"github.com/berth-run/berth/container"
 )
 
 // A metric is the use of resources at a time.
@@ -26,13 +27,13 @@ type metric struct {
 
 // metrics serves GET /sandboxes/{sandbox}/metrics. No history is kept: the list has the present
 // values, unless the request asks for an earlier time.
-func (d *Door) metrics(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+func (h *sandboxes) metrics(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	end := r.URL.Query().Get("end")
 	id := sandboxOf(r)
-	if _, _, err := d.Deadlines.Read(r.Context(), c.Project, id); err != nil {
+	if _, _, err := h.deadlines.Read(r.Context(), c.Project, id); err != nil {
 		return err
 	}
-	now := d.Now()
+	now := h.now()
 	if end != "" {
 		until, err := strconv.ParseInt(end, 10, 64)
 		if err != nil {
@@ -42,21 +43,28 @@ func (d *Door) metrics(x *exchange.Exchange, r *http.Request, c berth.Caller) er
 			return x.JSON(http.StatusOK, []metric{})
 		}
 	}
-	m, err := d.metricOf(r.Context(), c.Project, id)
+	m, err := h.meter.read(r.Context(), c.Project, id)
 	if err != nil {
 		return err
 	}
 	return x.JSON(http.StatusOK, []metric{m})
 }
 
-// metricOf returns the present use of resources of a sandbox.
-func (d *Door) metricOf(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (metric, error) {
-	s, err := d.Containers.Stats(ctx, p, id)
+// A meter reads the use of resources of sandboxes.
+type meter struct {
+	containers *container.Service
+	cpu        float64 // cores of a container
+	now        func() time.Time
+}
+
+// read returns the present use of resources of a sandbox.
+func (h *meter) read(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (metric, error) {
+	s, err := h.containers.Stats(ctx, p, id)
 	if err != nil {
 		return metric{}, err
 	}
-	now := d.Now()
-	m := metric{At: now.UTC().Format(time.RFC3339), AtUnix: now.Unix(), CPUCount: max(1, int(d.CPU)),
+	now := h.now()
+	m := metric{At: now.UTC().Format(time.RFC3339), AtUnix: now.Unix(), CPUCount: max(1, int(h.cpu)),
 		MemUsed: s.Memory.Bytes, MemTotal: s.Memory.LimitBytes,
 		DiskUsed: s.Disk.Bytes, DiskTotal: s.Disk.LimitBytes}
 	if s.UptimeSeconds > 0 {
@@ -70,7 +78,7 @@ const maxMetrics = 100
 
 // allMetrics serves GET /sandboxes/metrics: the present use of resources of several sandboxes. It
 // leaves out those that do not run.
-func (d *Door) allMetrics(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+func (h *sandboxes) allMetrics(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	found := map[string]metric{}
 	var ids []string
 	for _, text := range r.URL.Query()["sandbox_ids"] {
@@ -81,14 +89,14 @@ func (d *Door) allMetrics(x *exchange.Exchange, r *http.Request, c berth.Caller)
 			len(ids))
 	}
 	for _, name := range ids {
-		rec, _, err := d.Deadlines.Read(r.Context(), c.Project, idOf(name))
+		rec, _, err := h.deadlines.Read(r.Context(), c.Project, idOf(name))
 		if berth.ErrorCode(err) == berth.CodeNotFound || err == nil && rec.Paused {
 			continue
 		}
 		if err != nil {
 			return err
 		}
-		m, err := d.metricOf(r.Context(), c.Project, idOf(name))
+		m, err := h.meter.read(r.Context(), c.Project, idOf(name))
 		if berth.ErrorCode(err) == berth.CodeNotFound {
 			continue
 		}

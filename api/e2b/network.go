@@ -163,7 +163,7 @@ var networkBody = rule.Object(rule.Fields{"allow_internet_access": rule.Boolean,
 
 // setNetwork serves PUT /sandboxes/{sandbox}/network: it replaces all rules for connections to the
 // outside, and ends those that are open.
-func (d *Door) setNetwork(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+func (h *sandboxes) setNetwork(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	var body deadline.Outward
 	if err := x.DecodeOptional(r, networkBody, &body); err != nil {
 		return err
@@ -173,14 +173,14 @@ func (d *Door) setNetwork(x *exchange.Exchange, r *http.Request, c berth.Caller)
 		return err
 	}
 	id := sandboxOf(r)
-	if _, _, err := d.Deadlines.Read(r.Context(), c.Project, id); err != nil {
+	if _, _, err := h.deadlines.Read(r.Context(), c.Project, id); err != nil {
 		return err
 	}
-	err = d.Deadlines.During(r.Context(), c.Project, id, berth.EventSandboxUpdated, func() error {
-		if err := d.Containers.SetNetworkPolicy(r.Context(), c, id, policy, transforms); err != nil {
+	err = h.deadlines.During(r.Context(), c.Project, id, berth.EventSandboxUpdated, func() error {
+		if err := h.containers.SetNetworkPolicy(r.Context(), c, id, policy, transforms); err != nil {
 			return err
 		}
-		_, err := d.Deadlines.Update(r.Context(), c.Project, id, func(rec *deadline.Record) error {
+		_, err := h.deadlines.Update(r.Context(), c.Project, id, func(rec *deadline.Record) error {
 			rec.Outward = body
 			return nil
 		})

@@ -20,19 +20,19 @@ func onlyTrue(at string, v any) error {
 }
 
 // pause serves POST /sandboxes/{sandbox}/pause.
-func (d *Door) pause(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+func (h *sandboxes) pause(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	if err := x.DecodeOptional(r, pauseBody, &struct{}{}); err != nil {
 		return err
 	}
 	id := sandboxOf(r)
-	rec, _, err := d.Deadlines.Read(r.Context(), c.Project, id)
+	rec, _, err := h.deadlines.Read(r.Context(), c.Project, id)
 	if err != nil {
 		return err
 	}
 	if rec.Paused {
 		return berth.Errorf(berth.CodeConflict, "Sandbox '%s' is already paused.", nameOf(id))
 	}
-	if err := d.Deadlines.Pause(r.Context(), c.Project, id); err != nil {
+	if err := h.deadlines.Pause(r.Context(), c.Project, id); err != nil {
 		return err
 	}
 	x.WriteHeader(http.StatusNoContent)

@@ -46,10 +46,10 @@ func parsePort(text string) int {
 	return n
 }
 
-// domain returns the domain that a client is to use for ports of sandboxes, with the port of this
+// domainFor returns the domain that a client is to use for ports of sandboxes, with the port of this
 // server that it uses, or "" if this server has none for it.
-func (d *Door) domain(r *http.Request) string {
-	name := d.Domain
+func (h *sandboxes) domainFor(r *http.Request) string {
+	name := h.domain
 	if name == "" && exchange.LoopbackHost(r.Host) {
 		name = defaultDomain
 	}
@@ -61,8 +61,8 @@ func (d *Door) domain(r *http.Request) string {
 
 // mayVisit returns the key of the holder of a traffic token, if a request has one. Ports are public, unless the sandbox
 // was created with allowPublicTraffic false: then a request needs the token.
-func (d *Door) mayVisit(r *http.Request, to target) (berth.KeyID, error) {
-	key, known, err := d.visitor(r, to.Project, to.id)
+func (d *dataPlane) mayVisit(r *http.Request, to target) (berth.KeyID, error) {
+	key, known, err := d.tokens.visitor(r, to.Project, to.id)
 	if err != nil {
 		return "", err
 	}
@@ -75,15 +75,12 @@ func (d *Door) mayVisit(r *http.Request, to target) (berth.KeyID, error) {
 }
 
 // servePort forwards a request to a port of a sandbox.
-func (d *Door) servePort(x *exchange.Exchange, r *http.Request, to target) error {
-	if err := d.awake(r, to.Project, to.id, false); err != nil {
-		return err
-	}
+func (d *dataPlane) servePort(x *exchange.Exchange, r *http.Request, to target) error {
 	keyed, err := d.dropSecrets(r, to.id)
 	if err != nil {
 		return err
 	}
-	dial, leave, err := d.Containers.Access().Port(r.Context(), to.Project, to.id, to.port)
+	dial, leave, err := d.containers.Access().Port(r.Context(), to.Project, to.id, to.port)
 	if berth.ErrorCode(err) == berth.CodeNotFound {
 		return gone(nameOf(to.id))
 	}
@@ -106,7 +103,7 @@ func (d *Door) servePort(x *exchange.Exchange, r *http.Request, to target) error
 		return portClosed(to.address)
 	}
 	if berth.ErrorCode(err) == berth.CodeUpstream { // a fault of the program in the sandbox
-		d.Log.Debug("port of a sandbox did not answer", "container", to.id, "port", to.port, "err", err)
+		d.log.Debug("port of a sandbox did not answer", "container", to.id, "port", to.port, "err", err)
 		status, body := exchange.Describe(err, "")
 		return &refusal{status, failure{status, body.Message}}
 	}
@@ -116,7 +113,7 @@ func (d *Door) servePort(x *exchange.Exchange, r *http.Request, to target) error
 // dropSecrets removes from a request what the server in the sandbox must not get: the tokens of
 // the sandbox and keys of this server. It reports whether the client has sent any, which a redirect
 // to another host would reveal.
-func (d *Door) dropSecrets(r *http.Request, id berth.ContainerID) (keyed bool, err error) {
+func (d *dataPlane) dropSecrets(r *http.Request, id berth.ContainerID) (keyed bool, err error) {
 	for _, name := range []string{idHeader, portHeader} {
 		r.Header.Del(name)
 	}
@@ -125,7 +122,7 @@ func (d *Door) dropSecrets(r *http.Request, id berth.ContainerID) (keyed bool, e
 		keyed = true
 	}
 	if given := r.Header.Get(tokenHeader); given != "" {
-		if _, ours := d.minted(accessPurpose, string(id), given); ours {
+		if _, ours := d.tokens.minted(accessPurpose, string(id), given); ours {
 			r.Header.Del(tokenHeader)
 			keyed = true
 		}
@@ -144,9 +141,9 @@ func (d *Door) dropSecrets(r *http.Request, id berth.ContainerID) (keyed bool, e
 }
 
 // isKey reports whether a text is a key of this server, or has the form of one.
-func (d *Door) isKey(r *http.Request, text string) (bool, error) {
+func (d *dataPlane) isKey(r *http.Request, text string) (bool, error) {
 	if text == "" || strings.HasPrefix(text, berth.KeyPrefix) {
 		return text != "", nil
 	}
-	return exchange.IsKey(r.Context(), d.Keys, text)
+	return exchange.IsKey(r.Context(), d.keys, text)
 }

@@ -1,69 +1,108 @@
 package e2b
 
-import "github.com/berth-run/berth/api/exchange"
+import (
+	"net/http"
+	"slices"
+
+	"github.com/berth-run/berth/api/exchange"
+)
+
+const noBody = exchange.StoresNothing | exchange.StoresLittle
 
 // Routes returns the routes of the control plane, whose callers have an API key, and those of the data plane.
 func (d *Door) Routes() []exchange.Route {
-	const noBody = exchange.StoresNothing | exchange.StoresLittle
-	routes := []exchange.Route{
-		exchange.On("POST /sandboxes", d.createOld),
-		exchange.On("POST /v2/sandboxes", d.create),
-		exchange.On("GET /sandboxes", d.list, exchange.ReadsQuery),
-		exchange.On("GET /v2/sandboxes", d.list, exchange.ReadsQuery),
-		exchange.On("GET /sandboxes/{sandbox}", d.get),
-		exchange.On("DELETE /sandboxes/{sandbox}", d.kill),
-		exchange.On("GET /sandboxes/{sandbox}/metrics", d.metrics, exchange.ReadsQuery),
-		exchange.On("POST /sandboxes/{sandbox}/timeout", d.setTimeout, noBody),
-		exchange.On("PUT /sandboxes/{sandbox}/network", d.setNetwork, exchange.StoresNothing),
-		exchange.On("POST /sandboxes/{sandbox}/refreshes", d.refresh, noBody),
-		exchange.On("POST /sandboxes/{sandbox}/pause", d.pause, noBody),
-		exchange.On("POST /sandboxes/{sandbox}/resume", d.connect, noBody),
-		exchange.On("POST /sandboxes/{sandbox}/connect", d.connect, noBody),
-		exchange.On("POST /v2/sandboxes/{sandbox}/connect", d.connect, noBody),
-		exchange.On("POST /sandboxes/{sandbox}/snapshots", d.snapshot),
-		exchange.On("POST /sandboxes/{sandbox}/fork", d.fork),
-		exchange.On("GET /sandboxes/metrics", d.allMetrics, exchange.ReadsQuery),
-		exchange.On("GET /sandboxes/{sandbox}/logs", d.logs, exchange.ReadsQuery),
-		exchange.On("GET /v2/sandboxes/{sandbox}/logs", d.logs, exchange.ReadsQuery),
-		exchange.On("GET /snapshots", d.listSnapshots, exchange.ReadsQuery),
-
-		exchange.On("GET /events/sandboxes", d.listEvents, exchange.ReadsQuery),
-		exchange.On("GET /events/sandboxes/{sandbox}", d.listSandboxEvents, exchange.ReadsQuery),
-		exchange.On("POST /events/webhooks", d.createWebhook),
-		exchange.On("GET /events/webhooks", d.listWebhooks),
-		exchange.On("GET /events/webhooks/{webhook}", d.getWebhook),
-		exchange.On("PATCH /events/webhooks/{webhook}", d.patchWebhook, exchange.StoresNothing),
-		exchange.On("DELETE /events/webhooks/{webhook}", d.deleteWebhook),
-
-		exchange.On("POST /secrets", d.createSecret),
-		exchange.On("GET /secrets", d.listSecrets, exchange.ReadsQuery),
-		exchange.On("GET /secrets/{secret}", d.getSecret),
-		exchange.On("POST /secrets/{secret}", d.updateSecret),
-		exchange.On("DELETE /secrets/{secret}", d.deleteSecret),
-
-		exchange.On("POST /volumes", d.createVolume),
-		exchange.On("GET /volumes", d.listVolumes),
-		exchange.On("GET /volumes/{volume}", d.getVolume),
-		exchange.On("DELETE /volumes/{volume}", d.deleteVolume),
-
-		exchange.On("POST /v3/templates", d.createTemplate),
-		exchange.On("POST /v2/templates", d.createTemplate),
-		exchange.On("GET /v2/templates", d.listTemplates, exchange.ReadsQuery),
-		exchange.On("GET /templates", d.listTemplates, exchange.ReadsQuery),
-		exchange.On("GET /templates/{template}", d.getTemplate, exchange.ReadsQuery),
-		exchange.On("PATCH /v2/templates/{template}", d.patchTemplate, exchange.StoresNothing),
-		exchange.On("DELETE /templates/{template}", d.deleteTemplate),
-		exchange.On("GET /templates/{template}/{part}", d.underTemplate, exchange.ReadsQuery),
-		exchange.On("POST /templates/tags", d.assignTags),
-		exchange.On("DELETE /templates/tags", d.removeTags),
-		exchange.On("GET /templates/{template}/files/{hash}", d.uploadLink),
-		exchange.On("POST /v2/templates/{template}/builds/{build}", d.startBuild),
-		exchange.On("GET /templates/{template}/builds/{build}/status", d.buildStatus, exchange.ReadsQuery),
-		exchange.On("GET /templates/{template}/builds/{build}/logs", d.buildLogs, exchange.ReadsQuery),
+	control := slices.Concat(d.sandboxes.routes(), d.events.routes(), d.secrets.routes(), d.volumes.routes(),
+		d.templates.routes())
+	for i := range control {
+		control[i].WriteError = writeError
+		control[i].Traits |= exchange.KeyInHeader
 	}
-	for i := range routes {
-		routes[i].WriteError = writeError
-		routes[i].Traits |= exchange.KeyInHeader
+	return append(slices.Concat(control, d.data.routes()), d.templates.uploadRoute(), d.volumes.contentRoute())
+}
+
+func (h *sandboxes) routes() []exchange.Route {
+	return []exchange.Route{
+		exchange.On("POST /sandboxes", h.createOld),
+		exchange.On("POST /v2/sandboxes", h.create),
+		exchange.On("GET /sandboxes", h.list, exchange.ReadsQuery),
+		exchange.On("GET /v2/sandboxes", h.list, exchange.ReadsQuery),
+		exchange.On("GET /sandboxes/{sandbox}", h.get),
+		exchange.On("DELETE /sandboxes/{sandbox}", h.kill),
+		exchange.On("GET /sandboxes/{sandbox}/metrics", h.metrics, exchange.ReadsQuery),
+		exchange.On("POST /sandboxes/{sandbox}/timeout", h.setTimeout, noBody),
+		exchange.On("PUT /sandboxes/{sandbox}/network", h.setNetwork, exchange.StoresNothing),
+		exchange.On("POST /sandboxes/{sandbox}/refreshes", h.refresh, noBody),
+		exchange.On("POST /sandboxes/{sandbox}/pause", h.pause, noBody),
+		exchange.On("POST /sandboxes/{sandbox}/resume", h.connect, noBody),
+		exchange.On("POST /sandboxes/{sandbox}/connect", h.connect, noBody),
+		exchange.On("POST /v2/sandboxes/{sandbox}/connect", h.connect, noBody),
+		exchange.On("POST /sandboxes/{sandbox}/snapshots", h.snapshot),
+		exchange.On("POST /sandboxes/{sandbox}/fork", h.fork),
+		exchange.On("GET /sandboxes/metrics", h.allMetrics, exchange.ReadsQuery),
+		exchange.On("GET /sandboxes/{sandbox}/logs", h.logs, exchange.ReadsQuery),
+		exchange.On("GET /v2/sandboxes/{sandbox}/logs", h.logs, exchange.ReadsQuery),
+		exchange.On("GET /snapshots", h.listSnapshots, exchange.ReadsQuery),
 	}
-	return append(routes, d.dataRoutes()...)
+}
+
+func (h *events) routes() []exchange.Route {
+	return []exchange.Route{
+		exchange.On("GET /events/sandboxes", h.list, exchange.ReadsQuery),
+		exchange.On("GET /events/sandboxes/{sandbox}", h.listOfSandbox, exchange.ReadsQuery),
+		exchange.On("POST /events/webhooks", h.createWebhook),
+		exchange.On("GET /events/webhooks", h.listWebhooks),
+		exchange.On("GET /events/webhooks/{webhook}", h.getWebhook),
+		exchange.On("PATCH /events/webhooks/{webhook}", h.patchWebhook, exchange.StoresNothing),
+		exchange.On("DELETE /events/webhooks/{webhook}", h.deleteWebhook),
+	}
+}
+
+func (h *secretStore) routes() []exchange.Route {
+	return []exchange.Route{
+		exchange.On("POST /secrets", h.create),
+		exchange.On("GET /secrets", h.list, exchange.ReadsQuery),
+		exchange.On("GET /secrets/{secret}", h.get),
+		exchange.On("POST /secrets/{secret}", h.update),
+		exchange.On("DELETE /secrets/{secret}", h.delete),
+	}
+}
+
+func (h *volumes) routes() []exchange.Route {
+	return []exchange.Route{
+		exchange.On("POST /volumes", h.create),
+		exchange.On("GET /volumes", h.list),
+		exchange.On("GET /volumes/{volume}", h.get),
+		exchange.On("DELETE /volumes/{volume}", h.delete),
+	}
+}
+
+// contentRoute returns the route of the content of volumes, whose identity is the token of a volume.
+func (h *volumes) contentRoute() exchange.Route {
+	return exchange.Route{Path: contentPath + "{path...}", WriteError: writeContentError, Fail: refuse,
+		Identity: h.visitor}
+}
+
+func (h *templates) routes() []exchange.Route {
+	return []exchange.Route{
+		exchange.On("POST /v3/templates", h.create),
+		exchange.On("POST /v2/templates", h.create),
+		exchange.On("GET /v2/templates", h.list, exchange.ReadsQuery),
+		exchange.On("GET /templates", h.list, exchange.ReadsQuery),
+		exchange.On("GET /templates/{template}", h.get, exchange.ReadsQuery),
+		exchange.On("PATCH /v2/templates/{template}", h.patch, exchange.StoresNothing),
+		exchange.On("DELETE /templates/{template}", h.delete),
+		exchange.On("GET /templates/{template}/{part}", h.getPart, exchange.ReadsQuery),
+		exchange.On("POST /templates/tags", h.assignTags),
+		exchange.On("DELETE /templates/tags", h.removeTags),
+		exchange.On("GET /templates/{template}/files/{hash}", h.uploadLink),
+		exchange.On("POST /v2/templates/{template}/builds/{build}", h.startBuild),
+		exchange.On("GET /templates/{template}/builds/{build}/status", h.buildStatus, exchange.ReadsQuery),
+		exchange.On("GET /templates/{template}/builds/{build}/logs", h.buildLogs, exchange.ReadsQuery),
+	}
+}
+
+// uploadRoute returns the route of uploads, whose identity is the URL.
+func (h *templates) uploadRoute() exchange.Route {
+	return exchange.Route{Method: http.MethodPut, Path: UploadPath + "{upload...}", WriteError: writeError,
+		Fail: refuse, Identity: h.uploader}
 }

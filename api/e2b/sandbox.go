@@ -89,7 +89,7 @@ type sandbox struct {
 	EnvdVersion string `json:"envdVersion"`
 	AccessToken string `json:"envdAccessToken,omitempty"`
 
-	TrafficToken string `json:"trafficAccessToken,omitempty"` // see mayInterpret
+	TrafficToken string `json:"trafficAccessToken,omitempty"` // see interpreters.admit
 	Domain       string `json:"domain,omitempty"`             // parent domain of the host names of ports
 }
 
@@ -115,25 +115,40 @@ type lifecycle struct {
 	OnTimeout  string `json:"onTimeout"`
 }
 
-// sandbox describes a sandbox to the holder of a key, with its tokens.
-func (d *Door) sandbox(r *http.Request, key berth.KeyID, id berth.ContainerID, rec *deadline.Record) sandbox {
+// sandboxes serves the control plane of sandboxes.
+type sandboxes struct {
+	containers *container.Service
+	deadlines  *deadline.Service
+	builds     *build.Service
+	tokens     *tokens
+	meter      *meter
+	memory     bool // whether the driver can store the memory of containers
+	maxIdle    time.Duration
+	cpu        float64 // cores of a container
+	disk       int64   // bytes that a container may write
+	domain     string  // parent domain of the host names of ports; empty is localhost
+	now        func() time.Time
+}
+
+// describe describes a sandbox to the holder of a key, with its tokens.
+func (h *sandboxes) describe(r *http.Request, key berth.KeyID, id berth.ContainerID, rec *deadline.Record) sandbox {
 	return sandbox{TemplateID: rec.Template, SandboxID: nameOf(id), ClientID: "berth", Alias: rec.Alias,
-		EnvdVersion: envdVersion,
-		AccessToken: d.give(accessPurpose, string(id), key), TrafficToken: d.give(trafficPurpose, string(id), key),
-		Domain: d.domain(r)}
+		EnvdVersion:  envdVersion,
+		AccessToken:  h.tokens.give(accessPurpose, string(id), key),
+		TrafficToken: h.tokens.give(trafficPurpose, string(id), key), Domain: h.domainFor(r)}
 }
 
 // detail describes a sandbox without its tokens.
-func (d *Door) detail(r *http.Request, rec *deadline.Record, c *berth.Container) detail {
+func (h *sandboxes) detail(r *http.Request, rec *deadline.Record, c *berth.Container) detail {
 	const layout = "2006-01-02T15:04:05.000Z07:00"
-	out := detail{sandbox: d.sandbox(r, "", c.ID, rec), StartedAt: time.UnixMilli(rec.StartedAt).UTC().Format(layout),
+	out := detail{sandbox: h.describe(r, "", c.ID, rec), StartedAt: time.UnixMilli(rec.StartedAt).UTC().Format(layout),
 		EndAt:    time.Unix(rec.Deadline, 0).UTC().Format(layout),
-		CPUCount: max(1, int(d.CPU)), MemoryMB: berth.MemoryLimits[c.MemoryLimit] >> 20, DiskSizeMB: d.Disk >> 20,
+		CPUCount: max(1, int(h.cpu)), MemoryMB: berth.MemoryLimits[c.MemoryLimit] >> 20, DiskSizeMB: h.disk >> 20,
 		State: "running", Metadata: rec.Metadata, Volumes: mountsIn(c.Berth.Volumes)}
 	out.AccessToken, out.TrafficToken = "", ""
 	if rec.Paused {
 		out.State = "paused"
-		out.EndAt = time.Now().UTC().Add(d.MaxIdle).Format(layout)
+		out.EndAt = time.Now().UTC().Add(h.maxIdle).Format(layout)
 	}
 	if out.Metadata == nil {
 		out.Metadata = map[string]string{}
@@ -142,16 +157,16 @@ func (d *Door) detail(r *http.Request, rec *deadline.Record, c *berth.Container)
 }
 
 // create serves POST /v2/sandboxes.
-func (d *Door) create(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	return d.createFor(x, r, c, defaultTimeout)
+func (h *sandboxes) create(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	return h.createFor(x, r, c, defaultTimeout)
 }
 
 // createOld serves POST /sandboxes.
-func (d *Door) createOld(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	return d.createFor(x, r, c, defaultTimeoutOld)
+func (h *sandboxes) createOld(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	return h.createFor(x, r, c, defaultTimeoutOld)
 }
 
-func (d *Door) createFor(x *exchange.Exchange, r *http.Request, c berth.Caller, timeout int64) error {
+func (h *sandboxes) createFor(x *exchange.Exchange, r *http.Request, c berth.Caller, timeout int64) error {
 	var body createRequest
 	if err := x.Decode(r, createBody, &body); err != nil {
 		return err
@@ -166,12 +181,12 @@ func (d *Door) createFor(x *exchange.Exchange, r *http.Request, c berth.Caller, 
 		return err
 	}
 	req := container.CreateRequest{Name: "e2b", NetworkPolicy: policy, Transforms: transforms,
-		ExpiresAfter: &berth.ExpiresAfter{Anchor: "last_active_at", Minutes: int(d.MaxIdle / time.Minute)}}
+		ExpiresAfter: &berth.ExpiresAfter{Anchor: "last_active_at", Minutes: int(h.maxIdle / time.Minute)}}
 	rec := &deadline.Record{Template: body.Template, Metadata: body.Metadata, OnTimeout: deadline.OnTimeoutKill,
 		AutoResume: body.AutoResume.Enabled, Ports: body.Network.ports(), Outward: outward}
 	req.Env = environment(nil, body.Env)
 	req.Source.Volumes = mountsOf(body.Volumes)
-	t, from, err := d.Builds.Resolve(r.Context(), c.Project, body.Template)
+	t, from, err := h.builds.Resolve(r.Context(), c.Project, body.Template)
 	if err != nil {
 		return err
 	}
@@ -190,8 +205,8 @@ func (d *Door) createFor(x *exchange.Exchange, r *http.Request, c berth.Caller, 
 		}
 	}
 	rec.Env = req.Env
-	now := d.Now()
-	made, err := d.Containers.Create(r.Context(), c, req)
+	now := h.now()
+	made, err := h.containers.Create(r.Context(), c, req)
 	if err != nil {
 		return err
 	}
@@ -199,19 +214,19 @@ func (d *Door) createFor(x *exchange.Exchange, r *http.Request, c berth.Caller, 
 	if body.AutoPause {
 		rec.OnTimeout = deadline.OnTimeoutPause
 	}
-	if err := d.Deadlines.Create(r.Context(), c.Project, made, rec); err != nil {
-		d.Deadlines.Discard(c.Project, made.ID)
+	if err := h.deadlines.Create(r.Context(), c.Project, made, rec); err != nil {
+		h.deadlines.Discard(c.Project, made.ID)
 		return err
 	}
 	if t != nil {
-		d.Builds.Spawned(r.Context(), c.Project, t.ID)
+		h.builds.Spawned(r.Context(), c.Project, t.ID)
 		if from.Start != nil && !from.Memory {
-			if err := d.startIn(r.Context(), c, made.ID, from.Start); err != nil {
-				return errors.Join(err, d.Deadlines.End(context.WithoutCancel(r.Context()), c.Project, made.ID))
+			if err := h.startIn(r.Context(), c, made.ID, from.Start); err != nil {
+				return errors.Join(err, h.deadlines.End(context.WithoutCancel(r.Context()), c.Project, made.ID))
 			}
 		}
 	}
-	return x.JSON(http.StatusCreated, d.sandbox(r, c.Key, made.ID, rec))
+	return x.JSON(http.StatusCreated, h.describe(r, c.Key, made.ID, rec))
 }
 
 // environment returns variables as NAME=value. Those of a request replace those of a template.
@@ -231,8 +246,9 @@ func environment(template []string, own map[string]string) []string {
 }
 
 // startIn starts the start command of a template in a new sandbox.
-func (d *Door) startIn(ctx context.Context, c berth.Caller, id berth.ContainerID, start *build.StartCommand) error {
-	door, release, err := d.Containers.Access().Door(ctx, c, id)
+func (h *sandboxes) startIn(ctx context.Context, c berth.Caller, id berth.ContainerID,
+	start *build.StartCommand) error {
+	door, release, err := h.containers.Access().Door(ctx, c, id)
 	if err != nil {
 		return err
 	}
@@ -249,25 +265,25 @@ func (d *Door) startIn(ctx context.Context, c berth.Caller, id berth.ContainerID
 }
 
 // get serves GET /sandboxes/{sandbox}.
-func (d *Door) get(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	rec, made, err := d.Deadlines.Read(r.Context(), c.Project, sandboxOf(r))
+func (h *sandboxes) get(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	rec, made, err := h.deadlines.Read(r.Context(), c.Project, sandboxOf(r))
 	if err != nil {
 		return err
 	}
-	out := d.detail(r, rec, made)
-	out.AccessToken = d.give(accessPurpose, string(made.ID), c.Key)
+	out := h.detail(r, rec, made)
+	out.AccessToken = h.tokens.give(accessPurpose, string(made.ID), c.Key)
 	out.Lifecycle = &lifecycle{rec.AutoResume, rec.OnTimeout}
 	out.Internet, out.Network = rec.Outward.Internet, networkOf(rec)
 	return x.JSON(http.StatusOK, out)
 }
 
 // kill serves DELETE /sandboxes/{sandbox}.
-func (d *Door) kill(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+func (h *sandboxes) kill(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	id := sandboxOf(r)
-	if _, _, err := d.Deadlines.Read(r.Context(), c.Project, id); err != nil {
+	if _, _, err := h.deadlines.Read(r.Context(), c.Project, id); err != nil {
 		return err
 	}
-	if err := d.Deadlines.End(r.Context(), c.Project, id); err != nil {
+	if err := h.deadlines.End(r.Context(), c.Project, id); err != nil {
 		return err
 	}
 	x.WriteHeader(http.StatusNoContent)
@@ -275,7 +291,7 @@ func (d *Door) kill(x *exchange.Exchange, r *http.Request, c berth.Caller) error
 }
 
 // setTimeout serves POST /sandboxes/{sandbox}/timeout: the sandbox ends that many seconds from now.
-func (d *Door) setTimeout(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+func (h *sandboxes) setTimeout(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	var body struct {
 		Timeout int64 `json:"timeout"`
 	}
@@ -283,12 +299,12 @@ func (d *Door) setTimeout(x *exchange.Exchange, r *http.Request, c berth.Caller)
 		&body); err != nil {
 		return err
 	}
-	return d.setDeadline(x, r, c, func(int64) int64 { return d.Now().Unix() + body.Timeout })
+	return h.setDeadline(x, r, c, func(int64) int64 { return h.now().Unix() + body.Timeout })
 }
 
 // refresh serves POST /sandboxes/{sandbox}/refreshes: the sandbox lives for at least the
 // duration of the request from now.
-func (d *Door) refresh(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+func (h *sandboxes) refresh(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	var body struct {
 		Duration *int64 `json:"duration"`
 	}
@@ -299,18 +315,18 @@ func (d *Door) refresh(x *exchange.Exchange, r *http.Request, c berth.Caller) er
 	if body.Duration != nil {
 		seconds = *body.Duration
 	}
-	return d.setDeadline(x, r, c, func(now int64) int64 { return max(now, d.Now().Unix()+seconds) })
+	return h.setDeadline(x, r, c, func(now int64) int64 { return max(now, h.now().Unix()+seconds) })
 }
 
-func (d *Door) setDeadline(x *exchange.Exchange, r *http.Request, c berth.Caller,
+func (h *sandboxes) setDeadline(x *exchange.Exchange, r *http.Request, c berth.Caller,
 	change func(was int64) int64) error {
 	id := sandboxOf(r)
-	if _, _, err := d.Deadlines.Read(r.Context(), c.Project, id); err != nil {
+	if _, _, err := h.deadlines.Read(r.Context(), c.Project, id); err != nil {
 		return err
 	}
-	_, err := d.Deadlines.Update(r.Context(), c.Project, id, func(rec *deadline.Record) error {
+	_, err := h.deadlines.Update(r.Context(), c.Project, id, func(rec *deadline.Record) error {
 		if until := change(rec.Deadline); !rec.Paused && until != rec.Deadline {
-			d.Deadlines.SetDeadline(c.Project, id, rec, until)
+			h.deadlines.SetDeadline(c.Project, id, rec, until)
 		}
 		return nil
 	})
@@ -327,7 +343,7 @@ var connectBody = rule.Object(rule.Fields{"timeout": rule.Integer(0, maxTimeout)
 
 // connect serves POST /sandboxes/{sandbox}/connect and /resume: it resumes a paused sandbox, and
 // never brings the deadline of a running one forward.
-func (d *Door) connect(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+func (h *sandboxes) connect(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	var body struct {
 		Timeout   *int64 `json:"timeout"`
 		AutoPause *bool  `json:"autoPause"`
@@ -336,17 +352,17 @@ func (d *Door) connect(x *exchange.Exchange, r *http.Request, c berth.Caller) er
 		return err
 	}
 	id := sandboxOf(r)
-	before, _, err := d.Deadlines.Read(r.Context(), c.Project, id)
+	before, _, err := h.deadlines.Read(r.Context(), c.Project, id)
 	if err != nil {
 		return err
 	}
 	if before.Paused {
-		if err := d.Deadlines.Resume(r.Context(), c.Project, id); err != nil {
+		if err := h.deadlines.Resume(r.Context(), c.Project, id); err != nil {
 			return err
 		}
 	}
-	until := d.Now().Unix() + *cmp.Or(body.Timeout, new(int64(defaultTimeout)))
-	rec, err := d.Deadlines.Update(r.Context(), c.Project, id, func(rec *deadline.Record) error {
+	until := h.now().Unix() + *cmp.Or(body.Timeout, new(int64(defaultTimeout)))
+	rec, err := h.deadlines.Update(r.Context(), c.Project, id, func(rec *deadline.Record) error {
 		if body.AutoPause != nil {
 			rec.OnTimeout = deadline.OnTimeoutKill
 			if *body.AutoPause {
@@ -355,9 +371,9 @@ func (d *Door) connect(x *exchange.Exchange, r *http.Request, c berth.Caller) er
 		}
 		switch {
 		case rec.Paused:
-			d.Deadlines.SetResumed(c.Project, id, rec, until)
+			h.deadlines.SetResumed(c.Project, id, rec, until)
 		case until > rec.Deadline:
-			d.Deadlines.SetDeadline(c.Project, id, rec, until)
+			h.deadlines.SetDeadline(c.Project, id, rec, until)
 		}
 		return nil
 	})
@@ -368,5 +384,5 @@ func (d *Door) connect(x *exchange.Exchange, r *http.Request, c berth.Caller) er
 	if before.Paused {
 		status = http.StatusCreated
 	}
-	return x.JSON(status, d.sandbox(r, c.Key, id, rec))
+	return x.JSON(status, h.describe(r, c.Key, id, rec))
 }

@@ -43,26 +43,29 @@ func secretOf(s *secrets.Secret) secretInfo {
 	return secretInfo{s.ID, s.Name, s.Version, s.Metadata, at(s.CreatedAt), at(s.UpdatedAt)}
 }
 
-// createSecret serves POST /secrets.
-func (d *Door) createSecret(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+// secretStore serves secrets.
+type secretStore struct{ service *secrets.Service } // nil stores none
+
+// create serves POST /secrets.
+func (h *secretStore) create(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	var req secretRequest
 	if err := x.Decode(r, newSecret, &req); err != nil {
 		return err
 	}
-	if d.Secrets == nil {
+	if h.service == nil {
 		return errNoSecrets
 	}
-	s, err := d.Secrets.Create(r.Context(), c, req.Name, secrets.Request{Value: req.Value, Metadata: req.Metadata})
+	s, err := h.service.Create(r.Context(), c, req.Name, secrets.Request{Value: req.Value, Metadata: req.Metadata})
 	if err != nil {
 		return err
 	}
 	return x.JSON(http.StatusCreated, secretOf(s))
 }
 
-// listSecrets serves GET /secrets: those of the project, the oldest first. A token of the next page is the last name in
+// list serves GET /secrets: those of the project, the oldest first. A token of the next page is the last name in
 // base64.
-func (d *Door) listSecrets(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	if d.Secrets == nil {
+func (h *secretStore) list(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	if h.service == nil {
 		return errNoSecrets
 	}
 	limit, err := limitOf(r.URL.Query().Get("limit"))
@@ -74,7 +77,7 @@ func (d *Door) listSecrets(x *exchange.Exchange, r *http.Request, c berth.Caller
 		return berth.Invalid("nextToken", "Invalid 'nextToken'.")
 	}
 	page := exchange.Page{Limit: limit, After: string(after), Ascending: true}
-	list, more, err := d.Secrets.List(r.Context(), c.Project, page)
+	list, more, err := h.service.List(r.Context(), c.Project, page)
 	if err != nil {
 		return exchange.ListError(err, page)
 	}
@@ -88,28 +91,28 @@ func (d *Door) listSecrets(x *exchange.Exchange, r *http.Request, c berth.Caller
 	return x.JSON(http.StatusOK, out)
 }
 
-// getSecret serves GET /secrets/{secret}, an id or a name.
-func (d *Door) getSecret(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	if d.Secrets == nil {
+// get serves GET /secrets/{secret}, an id or a name.
+func (h *secretStore) get(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	if h.service == nil {
 		return errNoSecrets
 	}
-	s, err := d.Secrets.Get(r.Context(), c.Project, r.PathValue("secret"))
+	s, err := h.service.Get(r.Context(), c.Project, r.PathValue("secret"))
 	if err != nil {
 		return err
 	}
 	return x.JSON(http.StatusOK, secretOf(s))
 }
 
-// updateSecret serves POST /secrets/{secret}: a new version. The next request of a sandbox has its value.
-func (d *Door) updateSecret(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+// update serves POST /secrets/{secret}: a new version. The next request of a sandbox has its value.
+func (h *secretStore) update(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	var req secretRequest
 	if err := x.Decode(r, newValue, &req); err != nil {
 		return err
 	}
-	if d.Secrets == nil {
+	if h.service == nil {
 		return errNoSecrets
 	}
-	s, err := d.Secrets.Update(r.Context(), c, r.PathValue("secret"), secrets.Request{Value: req.Value,
+	s, err := h.service.Update(r.Context(), c, r.PathValue("secret"), secrets.Request{Value: req.Value,
 		Metadata: req.Metadata})
 	if err != nil {
 		return err
@@ -117,12 +120,12 @@ func (d *Door) updateSecret(x *exchange.Exchange, r *http.Request, c berth.Calle
 	return x.JSON(http.StatusOK, secretOf(s))
 }
 
-// deleteSecret serves DELETE /secrets/{secret}. Requests of sandboxes that need it are refused from now on.
-func (d *Door) deleteSecret(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	if d.Secrets == nil {
+// delete serves DELETE /secrets/{secret}. Requests of sandboxes that need it are refused from now on.
+func (h *secretStore) delete(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	if h.service == nil {
 		return errNoSecrets
 	}
-	if err := d.Secrets.Delete(r.Context(), c, r.PathValue("secret")); err != nil {
+	if err := h.service.Delete(r.Context(), c, r.PathValue("secret")); err != nil {
 		return err
 	}
 	x.WriteHeader(http.StatusNoContent)

@@ -28,7 +28,7 @@ type snapshotInfo struct {
 
 // snapshot serves POST /sandboxes/{sandbox}/snapshots. The snapshot has the sandbox's memory, if
 // the server's driver can store it.
-func (d *Door) snapshot(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+func (h *sandboxes) snapshot(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	var body struct {
 		Name string `json:"name"`
 	}
@@ -36,7 +36,7 @@ func (d *Door) snapshot(x *exchange.Exchange, r *http.Request, c berth.Caller) e
 		return err
 	}
 	id := sandboxOf(r)
-	rec, _, err := d.Deadlines.Read(r.Context(), c.Project, id)
+	rec, _, err := h.deadlines.Read(r.Context(), c.Project, id)
 	if err != nil {
 		return err
 	}
@@ -44,24 +44,24 @@ func (d *Door) snapshot(x *exchange.Exchange, r *http.Request, c berth.Caller) e
 	if err != nil {
 		return err
 	}
-	t, err := d.Builds.Named(r.Context(), c.Project, name)
+	t, err := h.builds.Named(r.Context(), c.Project, name)
 	if err != nil {
 		return err
 	}
 	if t != nil && t.Sandbox == "" {
 		return berth.Errorf(berth.CodeConflict, "'%s' is the name of a template that was built.", name)
 	}
-	err = d.Deadlines.During(r.Context(), c.Project, id, berth.EventSandboxCheckpointed, func() error {
+	err = h.deadlines.During(r.Context(), c.Project, id, berth.EventSandboxCheckpointed, func() error {
 		var made *berth.Snapshot
 		err := build.WhenQuiet(r.Context(), func() (err error) {
-			made, err = d.Containers.Snapshots().Take(r.Context(), c.Project, id,
-				container.SnapshotRequest{Name: body.Name, Memory: d.Memory})
+			made, err = h.containers.Snapshots().Take(r.Context(), c.Project, id,
+				container.SnapshotRequest{Name: body.Name, Memory: h.memory})
 			return err
 		})
 		if err != nil {
 			return err
 		}
-		now := d.Now().UnixMilli()
+		now := h.now().UnixMilli()
 		b := build.Build{ID: build.NewBuildID(), Status: build.StatusReady, CreatedAt: now, EndedAt: now,
 			Snapshot: made.ID, Memory: made.Memory,
 			Env: rec.Env, User: rec.User, Dir: rec.Dir}
@@ -71,8 +71,8 @@ func (d *Door) snapshot(x *exchange.Exchange, r *http.Request, c berth.Caller) e
 				t.Names = []string{name}
 			}
 		}
-		if t, err = d.Builds.Add(r.Context(), c.Project, t, b, []string{tag}); err != nil {
-			d.Builds.DropSnapshot(c.Project, made.ID)
+		if t, err = h.builds.Add(r.Context(), c.Project, t, b, []string{tag}); err != nil {
+			h.builds.DropSnapshot(c.Project, made.ID)
 		}
 		return err
 	})
@@ -83,13 +83,13 @@ func (d *Door) snapshot(x *exchange.Exchange, r *http.Request, c berth.Caller) e
 }
 
 // listSnapshots serves GET /snapshots.
-func (d *Door) listSnapshots(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+func (h *sandboxes) listSnapshots(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	q := r.URL.Query()
 	limit, err := limitOf(q.Get("limit"))
 	if err != nil {
 		return err
 	}
-	all, err := d.Builds.Templates(r.Context(), c.Project)
+	all, err := h.builds.Templates(r.Context(), c.Project)
 	if err != nil {
 		return err
 	}
@@ -130,7 +130,7 @@ type fork struct {
 
 // fork serves POST /sandboxes/{sandbox}/fork: sandboxes with the files, and if the driver can copy
 // them the running processes, of another one.
-func (d *Door) fork(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+func (h *sandboxes) fork(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	body := struct {
 		Timeout int64 `json:"timeout"`
 		Count   int   `json:"count"`
@@ -139,7 +139,7 @@ func (d *Door) fork(x *exchange.Exchange, r *http.Request, c berth.Caller) error
 		return err
 	}
 	id := sandboxOf(r)
-	from, _, err := d.Deadlines.Read(r.Context(), c.Project, id)
+	from, _, err := h.deadlines.Read(r.Context(), c.Project, id)
 	if err != nil {
 		return err
 	}
@@ -148,13 +148,13 @@ func (d *Door) fork(x *exchange.Exchange, r *http.Request, c berth.Caller) error
 	}
 	forks := []fork{}
 	for range body.Count {
-		made, err := d.forkOne(r.Context(), c, id, from, body.Timeout)
+		made, err := h.forkOne(r.Context(), c, id, from, body.Timeout)
 		if err != nil {
 			status, e := exchange.Describe(err, c.RequestID)
 			forks = append(forks, fork{Error: &failure{status, e.Message}})
 			continue
 		}
-		forks = append(forks, fork{Sandbox: new(d.sandbox(r, c.Key, made.id, made.rec))})
+		forks = append(forks, fork{Sandbox: new(h.describe(r, c.Key, made.id, made.rec))})
 	}
 	return x.JSON(http.StatusCreated, forks)
 }
@@ -166,22 +166,22 @@ type newSandbox struct {
 }
 
 // forkOne creates a fork of a sandbox.
-func (d *Door) forkOne(ctx context.Context, c berth.Caller, id berth.ContainerID, from *deadline.Record,
+func (h *sandboxes) forkOne(ctx context.Context, c berth.Caller, id berth.ContainerID, from *deadline.Record,
 	timeout int64) (newSandbox, error) {
 	var made *berth.Container
 	err := build.WhenQuiet(ctx, func() (err error) {
-		made, err = d.Containers.Fork(ctx, c, id,
-			container.ForkRequest{SnapshotRequest: container.SnapshotRequest{Memory: d.Memory}})
+		made, err = h.containers.Fork(ctx, c, id,
+			container.ForkRequest{SnapshotRequest: container.SnapshotRequest{Memory: h.memory}})
 		return err
 	})
 	if err != nil {
 		return newSandbox{}, err
 	}
-	now := d.Now()
+	now := h.now()
 	rec := *from
 	rec.StartedAt, rec.Paused, rec.Deadline = now.UnixMilli(), false, now.Unix()+timeout
-	if err := d.Deadlines.Create(ctx, c.Project, made, &rec); err != nil {
-		d.Deadlines.Discard(c.Project, made.ID)
+	if err := h.deadlines.Create(ctx, c.Project, made, &rec); err != nil {
+		h.deadlines.Discard(c.Project, made.ID)
 		return newSandbox{}, err
 	}
 	return newSandbox{made.ID, &rec}, nil

@@ -6,12 +6,14 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/exchange"
 	"github.com/berth-run/berth/container/build"
+	"github.com/berth-run/berth/files"
 	"github.com/berth-run/berth/internal/rule"
 )
 
@@ -32,9 +34,20 @@ type templateAnswer struct {
 	Aliases    []string `json:"aliases"`
 }
 
-// createTemplate serves POST /v3/templates: it announces a build of a template with a name, which
+// templates serves templates and their builds.
+type templates struct {
+	builds    *build.Service
+	files     *files.Service // of COPY steps
+	tokens    *tokens
+	maxUpload int64   // bytes of the files of a step; 0 means the limit of files
+	cpu       float64 // cores of a container
+	disk      int64   // bytes that a container may write
+	now       func() time.Time
+}
+
+// create serves POST /v3/templates: it announces a build of a template with a name, which
 // may be new.
-func (d *Door) createTemplate(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+func (h *templates) create(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	var body struct {
 		Name     string   `json:"name"`
 		Alias    string   `json:"alias"`
@@ -74,11 +87,11 @@ func (d *Door) createTemplate(x *exchange.Exchange, r *http.Request, c berth.Cal
 	if err != nil {
 		return err
 	}
-	t, err := d.Builds.Named(r.Context(), c.Project, name)
+	t, err := h.builds.Named(r.Context(), c.Project, name)
 	if err != nil {
 		return err
 	}
-	now := d.Now().UnixMilli()
+	now := h.now().UnixMilli()
 	if t == nil {
 		t = &build.Template{ID: build.NewID(), Names: []string{name}, CreatedAt: now}
 	}
@@ -87,7 +100,7 @@ func (d *Door) createTemplate(x *exchange.Exchange, r *http.Request, c berth.Cal
 	}
 	b := build.Build{ID: build.NewBuildID(), Status: build.StatusWaiting, CreatedAt: now, CPUCount: body.CPUCount,
 		MemoryMB: body.MemoryMB, MemorySize: size}
-	if t, err = d.Builds.Add(r.Context(), c.Project, t, b, tags); err != nil {
+	if t, err = h.builds.Add(r.Context(), c.Project, t, b, tags); err != nil {
 		return err
 	}
 	return x.JSON(http.StatusAccepted, templateAnswer{t.ID, b.ID, false, names(t), tags, names(t)})
@@ -113,15 +126,15 @@ type templateAlias struct {
 	Public     bool   `json:"public"`
 }
 
-// underTemplate serves GET /templates/{template}/{part}: the tags of a template, or with
+// getPart serves GET /templates/{template}/{part}: the tags of a template, or with
 // "aliases" for the template the template with a name.
-func (d *Door) underTemplate(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+func (h *templates) getPart(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	ref, part := r.PathValue("template"), r.PathValue("part")
 	if ref == "aliases" && build.ServerTemplate(part) == "" {
 		return x.JSON(http.StatusOK, templateAlias{part, true})
 	}
 	if ref == "aliases" {
-		t, err := d.Builds.Template(r.Context(), c.Project, part)
+		t, err := h.builds.Template(r.Context(), c.Project, part)
 		if err != nil {
 			return err
 		}
@@ -130,7 +143,7 @@ func (d *Door) underTemplate(x *exchange.Exchange, r *http.Request, c berth.Call
 	if part != "tags" {
 		return berth.Errorf(berth.CodeNotFound, "Unknown request URL: GET %s.", r.URL.Path)
 	}
-	t, err := d.Builds.Template(r.Context(), c.Project, ref)
+	t, err := h.builds.Template(r.Context(), c.Project, ref)
 	if err != nil {
 		return err
 	}
@@ -141,7 +154,7 @@ func (d *Door) underTemplate(x *exchange.Exchange, r *http.Request, c berth.Call
 	}
 	tags := []tag{}
 	for name, id := range t.Tags {
-		b, err := d.Builds.Build(r.Context(), c.Project, t.ID, id)
+		b, err := h.builds.Build(r.Context(), c.Project, t.ID, id)
 		if berth.ErrorCode(err) == berth.CodeNotFound {
 			continue
 		}
@@ -155,7 +168,7 @@ func (d *Door) underTemplate(x *exchange.Exchange, r *http.Request, c berth.Call
 }
 
 // assignTags serves POST /templates/tags: it gives tags to the build that a name with a tag selects.
-func (d *Door) assignTags(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+func (h *templates) assignTags(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	var body struct {
 		Target string   `json:"target"`
 		Tags   []string `json:"tags"`
@@ -169,14 +182,14 @@ func (d *Door) assignTags(x *exchange.Exchange, r *http.Request, c berth.Caller)
 			return berth.Invalid("tags", "Invalid 'tags': '%s' is not a tag.", rule.Clip(tag))
 		}
 	}
-	t, b, err := d.Builds.Resolve(r.Context(), c.Project, body.Target)
+	t, b, err := h.builds.Resolve(r.Context(), c.Project, body.Target)
 	if err == nil && t == nil {
 		err = build.NotFound(body.Target)
 	}
 	if err != nil {
 		return err
 	}
-	_, err = d.Builds.Update(r.Context(), c.Project, t.ID, func(t *build.Template) error {
+	_, err = h.builds.Update(r.Context(), c.Project, t.ID, func(t *build.Template) error {
 		t.Tag(b.ID, body.Tags)
 		if len(t.Tags) > build.MaxTags {
 			return berth.Invalid("tags", "A template has at most %d tags.", build.MaxTags)
@@ -193,7 +206,7 @@ func (d *Door) assignTags(x *exchange.Exchange, r *http.Request, c berth.Caller)
 }
 
 // removeTags serves DELETE /templates/tags.
-func (d *Door) removeTags(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+func (h *templates) removeTags(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	var body struct {
 		Name string   `json:"name"`
 		Tags []string `json:"tags"`
@@ -205,11 +218,11 @@ func (d *Door) removeTags(x *exchange.Exchange, r *http.Request, c berth.Caller)
 	if slices.Contains(body.Tags, build.DefaultTag) {
 		return berth.Invalid("tags", "The tag '%s' cannot be removed.", build.DefaultTag)
 	}
-	t, err := d.Builds.Template(r.Context(), c.Project, body.Name)
+	t, err := h.builds.Template(r.Context(), c.Project, body.Name)
 	if err != nil {
 		return err
 	}
-	_, err = d.Builds.Update(r.Context(), c.Project, t.ID, func(t *build.Template) error {
+	_, err = h.builds.Update(r.Context(), c.Project, t.ID, func(t *build.Template) error {
 		for _, tag := range body.Tags {
 			if _, ok := t.Tags[tag]; !ok {
 				return berth.Errorf(berth.CodeNotFound, "Template '%s' has no tag '%s'.", body.Name, rule.Clip(tag))
@@ -246,15 +259,15 @@ type templateDetail struct {
 }
 
 // describe returns a template with its newest build.
-func (d *Door) describe(ctx context.Context, p berth.ProjectID, t *build.Template) (templateDetail, error) {
-	out := templateDetail{TemplateID: t.ID, CPUCount: max(1, int(d.CPU)), DiskSizeMB: d.Disk >> 20, Aliases: names(t),
+func (h *templates) describe(ctx context.Context, p berth.ProjectID, t *build.Template) (templateDetail, error) {
+	out := templateDetail{TemplateID: t.ID, CPUCount: max(1, int(h.cpu)), DiskSizeMB: h.disk >> 20, Aliases: names(t),
 		Names: names(t), CreatedAt: rfc3339(t.CreatedAt), UpdatedAt: rfc3339(t.UpdatedAt),
 		SpawnCount: t.Spawned, BuildCount: len(t.Builds), EnvdVersion: envdVersion, BuildStatus: build.StatusWaiting}
 	if t.SpawnedAt != 0 {
 		out.LastSpawnedAt = new(rfc3339(t.SpawnedAt))
 	}
 	if len(t.Builds) > 0 {
-		b, err := d.Builds.Build(ctx, p, t.ID, t.Builds[len(t.Builds)-1])
+		b, err := h.builds.Build(ctx, p, t.ID, t.Builds[len(t.Builds)-1])
 		if err != nil && berth.ErrorCode(err) != berth.CodeNotFound {
 			return out, err
 		}
@@ -266,24 +279,24 @@ func (d *Door) describe(ctx context.Context, p berth.ProjectID, t *build.Templat
 }
 
 // describeBase returns the server's default template, which all projects may use.
-func (d *Door) describeBase() templateDetail {
-	return templateDetail{TemplateID: "base", BuildID: uuid.Nil.String(), CPUCount: max(1, int(d.CPU)),
-		DiskSizeMB: d.Disk >> 20, Public: true, Aliases: []string{"base"}, Names: []string{"base"},
+func (h *templates) describeBase() templateDetail {
+	return templateDetail{TemplateID: "base", BuildID: uuid.Nil.String(), CPUCount: max(1, int(h.cpu)),
+		DiskSizeMB: h.disk >> 20, Public: true, Aliases: []string{"base"}, Names: []string{"base"},
 		CreatedAt: rfc3339(0), UpdatedAt: rfc3339(0), EnvdVersion: envdVersion, BuildStatus: build.StatusReady}
 }
 
-// listTemplates serves GET /v2/templates and GET /templates: the templates that the project built.
-func (d *Door) listTemplates(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	all, err := d.Builds.Templates(r.Context(), c.Project)
+// list serves GET /v2/templates and GET /templates: the templates that the project built.
+func (h *templates) list(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	all, err := h.builds.Templates(r.Context(), c.Project)
 	if err != nil {
 		return err
 	}
-	found := []templateDetail{d.describeBase()}
+	found := []templateDetail{h.describeBase()}
 	for _, t := range all {
 		if t.Sandbox != "" {
 			continue
 		}
-		one, err := d.describe(r.Context(), c.Project, t)
+		one, err := h.describe(r.Context(), c.Project, t)
 		if err != nil {
 			return err
 		}
@@ -292,8 +305,8 @@ func (d *Door) listTemplates(x *exchange.Exchange, r *http.Request, c berth.Call
 	return x.JSON(http.StatusOK, found)
 }
 
-// getTemplate serves GET /templates/{template}: a template with its builds.
-func (d *Door) getTemplate(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+// get serves GET /templates/{template}: a template with its builds.
+func (h *templates) get(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	type built struct {
 		BuildID     string  `json:"buildID"`
 		Status      string  `json:"status"`
@@ -309,19 +322,19 @@ func (d *Door) getTemplate(x *exchange.Exchange, r *http.Request, c berth.Caller
 		Builds []built `json:"builds"`
 	}
 	if build.ServerTemplate(r.PathValue("template")) == "" {
-		return x.JSON(http.StatusOK, answer{d.describeBase(), []built{}})
+		return x.JSON(http.StatusOK, answer{h.describeBase(), []built{}})
 	}
-	t, err := d.Builds.Template(r.Context(), c.Project, r.PathValue("template"))
+	t, err := h.builds.Template(r.Context(), c.Project, r.PathValue("template"))
 	if err != nil {
 		return err
 	}
-	one, err := d.describe(r.Context(), c.Project, t)
+	one, err := h.describe(r.Context(), c.Project, t)
 	if err != nil {
 		return err
 	}
 	builds := []built{}
 	for _, id := range slices.Backward(t.Builds) {
-		b, err := d.Builds.Build(r.Context(), c.Project, t.ID, id)
+		b, err := h.builds.Build(r.Context(), c.Project, t.ID, id)
 		if berth.ErrorCode(err) == berth.CodeNotFound {
 			continue
 		}
@@ -338,15 +351,15 @@ func (d *Door) getTemplate(x *exchange.Exchange, r *http.Request, c berth.Caller
 	return x.JSON(http.StatusOK, answer{one, builds})
 }
 
-// patchTemplate serves PATCH /v2/templates/{template}. Templates belong to one project.
-func (d *Door) patchTemplate(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+// patch serves PATCH /v2/templates/{template}. Templates belong to one project.
+func (h *templates) patch(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	var body struct {
 		Public bool `json:"public"`
 	}
 	if err := x.Decode(r, rule.Object(rule.Fields{"public": rule.Boolean}), &body); err != nil {
 		return err
 	}
-	t, err := d.Builds.Template(r.Context(), c.Project, r.PathValue("template"))
+	t, err := h.builds.Template(r.Context(), c.Project, r.PathValue("template"))
 	if err != nil {
 		return err
 	}
@@ -359,13 +372,13 @@ func (d *Door) patchTemplate(x *exchange.Exchange, r *http.Request, c berth.Call
 	}{names(t)})
 }
 
-// deleteTemplate serves DELETE /templates/{template}: a template or a snapshot, with its builds.
-func (d *Door) deleteTemplate(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	t, err := d.Builds.Template(r.Context(), c.Project, r.PathValue("template"))
+// delete serves DELETE /templates/{template}: a template or a snapshot, with its builds.
+func (h *templates) delete(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	t, err := h.builds.Template(r.Context(), c.Project, r.PathValue("template"))
 	if err != nil {
 		return err
 	}
-	if err := d.Builds.Delete(r.Context(), c.Project, t); err != nil {
+	if err := h.builds.Delete(r.Context(), c.Project, t); err != nil {
 		return err
 	}
 	x.WriteHeader(http.StatusNoContent)
@@ -376,8 +389,8 @@ func (d *Door) deleteTemplate(x *exchange.Exchange, r *http.Request, c berth.Cal
 const maxStatusLogs = 100
 
 // buildStatus serves GET /templates/{template}/builds/{build}/status.
-func (d *Door) buildStatus(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	b, err := d.buildOf(r, c)
+func (h *templates) buildStatus(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	b, err := h.buildOf(r, c)
 	if err != nil {
 		return err
 	}
@@ -406,8 +419,8 @@ func (d *Door) buildStatus(x *exchange.Exchange, r *http.Request, c berth.Caller
 }
 
 // buildLogs serves GET /templates/{template}/builds/{build}/logs.
-func (d *Door) buildLogs(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	b, err := d.buildOf(r, c)
+func (h *templates) buildLogs(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	b, err := h.buildOf(r, c)
 	if err != nil {
 		return err
 	}
@@ -425,12 +438,12 @@ func (d *Door) buildLogs(x *exchange.Exchange, r *http.Request, c berth.Caller) 
 }
 
 // buildOf returns the build that a path names.
-func (d *Door) buildOf(r *http.Request, c berth.Caller) (*build.Build, error) {
-	t, err := d.Builds.Template(r.Context(), c.Project, r.PathValue("template"))
+func (h *templates) buildOf(r *http.Request, c berth.Caller) (*build.Build, error) {
+	t, err := h.builds.Template(r.Context(), c.Project, r.PathValue("template"))
 	if err != nil {
 		return nil, err
 	}
-	return d.Builds.Build(r.Context(), c.Project, t.ID, r.PathValue("build"))
+	return h.builds.Build(r.Context(), c.Project, t.ID, r.PathValue("build"))
 }
 
 // wholeNumber returns a parameter of the query from 0 to most.

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/api/exchange"
 )
 
 // A purpose is what a token is for.
@@ -27,9 +28,15 @@ const (
 	uploadPurpose  purpose = "e2b template upload"      // an upload of files for a template
 )
 
+// tokens makes and checks the tokens of sandboxes, volumes and uploads.
+type tokens struct {
+	secret  func() [32]byte // the key with which tokens are made now
+	keyring keyring
+}
+
 // mint returns the token for an object that the holder of a key gets. The token names the key and ends with it.
-func (d *Door) mint(p purpose, of string, key berth.KeyID) string {
-	secret := d.Secret()
+func (t *tokens) mint(p purpose, of string, key berth.KeyID) string {
+	secret := t.secret()
 	mac := hmac.New(sha256.New, secret[:])
 	mac.Write([]byte(string(p) + "\x00" + of))
 	if key == "" {
@@ -40,27 +47,27 @@ func (d *Door) mint(p purpose, of string, key berth.KeyID) string {
 }
 
 // give is mint for an answer, after which the key must be known.
-func (d *Door) give(p purpose, of string, key berth.KeyID) string {
-	d.keyring.expect(key)
-	return d.mint(p, of, key)
+func (t *tokens) give(p purpose, of string, key berth.KeyID) string {
+	t.keyring.expect(key)
+	return t.mint(p, of, key)
 }
 
 // minted reports whether mint has made a token, perhaps for a key that was deleted, and for which key.
-func (d *Door) minted(p purpose, of, token string) (key berth.KeyID, ok bool) {
+func (t *tokens) minted(p purpose, of, token string) (key berth.KeyID, ok bool) {
 	_, name, _ := strings.Cut(token, ".")
 	key = berth.KeyID(name)
-	return key, subtle.ConstantTimeCompare([]byte(token), []byte(d.mint(p, of, key))) == 1
+	return key, subtle.ConstantTimeCompare([]byte(token), []byte(t.mint(p, of, key))) == 1
 }
 
 // holder returns the key of the holder of a token. It reports false if the token is wrong or its key is not valid.
-func (d *Door) holder(ctx context.Context, p purpose, project berth.ProjectID, of, token string) (key berth.KeyID,
+func (t *tokens) holder(ctx context.Context, p purpose, project berth.ProjectID, of, token string) (key berth.KeyID,
 	ok bool, err error) {
-	key, ok = d.minted(p, of, token)
+	key, ok = t.minted(p, of, token)
 	if !ok {
 		return "", false, nil
 	}
 	for _, fresh := range []bool{false, true} { // the key may be newer than the cache
-		valid, err := d.keyring.of(ctx, d, project, fresh)
+		valid, err := t.keyring.of(ctx, project, fresh)
 		if err != nil {
 			return "", false, err
 		}
@@ -72,15 +79,15 @@ func (d *Door) holder(ctx context.Context, p purpose, project berth.ProjectID, o
 }
 
 // signerOf returns the key whose access token of a sandbox has signed the URL of a file.
-func (d *Door) signerOf(ctx context.Context, project berth.ProjectID, id berth.ContainerID, method string,
+func (t *tokens) signerOf(ctx context.Context, project berth.ProjectID, id berth.ContainerID, method string,
 	q url.Values) (key berth.KeyID, ok bool, err error) {
-	valid, err := d.keyring.of(ctx, d, project, false)
+	valid, err := t.keyring.of(ctx, project, false)
 	if err != nil {
 		return "", false, err
 	}
 	given := []byte(q.Get("signature"))
 	for _, key := range valid {
-		if subtle.ConstantTimeCompare(given, []byte(sign(method, q, d.mint(accessPurpose, string(id), key)))) == 1 {
+		if subtle.ConstantTimeCompare(given, []byte(sign(method, q, t.mint(accessPurpose, string(id), key)))) == 1 {
 			return key, true, nil
 		}
 	}
@@ -88,20 +95,23 @@ func (d *Door) signerOf(ctx context.Context, project berth.ProjectID, id berth.C
 }
 
 // bearer returns the key of a request with the access token of a sandbox, or false.
-func (d *Door) bearer(r *http.Request, project berth.ProjectID, id berth.ContainerID) (berth.KeyID, bool, error) {
-	return d.holder(r.Context(), accessPurpose, project, string(id), r.Header.Get(tokenHeader))
+func (t *tokens) bearer(r *http.Request, project berth.ProjectID, id berth.ContainerID) (berth.KeyID, bool, error) {
+	return t.holder(r.Context(), accessPurpose, project, string(id), r.Header.Get(tokenHeader))
 }
 
 // visitor is bearer for the traffic token.
-func (d *Door) visitor(r *http.Request, project berth.ProjectID, id berth.ContainerID) (berth.KeyID, bool, error) {
-	return d.holder(r.Context(), trafficPurpose, project, string(id), r.Header.Get(trafficHeader))
+func (t *tokens) visitor(r *http.Request, project berth.ProjectID, id berth.ContainerID) (berth.KeyID, bool, error) {
+	return t.holder(r.Context(), trafficPurpose, project, string(id), r.Header.Get(trafficHeader))
 }
 
 // keysAge is how old the cached keys may be: a deleted key ends what it gave out after this time.
 const keysAge = time.Second
 
-// A keyring caches the keys of the store, because each request of the data plane needs them. The zero value is empty.
+// A keyring caches the keys of the store, because each request of the data plane needs them.
 type keyring struct {
+	keys exchange.Keys
+	now  func() time.Time
+
 	mu   sync.Mutex
 	at   time.Time // when all was read
 	all  []*berth.Key
@@ -116,13 +126,13 @@ func (k *keyring) expect(key berth.KeyID) {
 }
 
 // of returns the valid keys of a project. A server without keys has the empty one. fresh reads them from the store.
-func (k *keyring) of(ctx context.Context, d *Door, project berth.ProjectID, fresh bool) (valid []berth.KeyID,
+func (k *keyring) of(ctx context.Context, project berth.ProjectID, fresh bool) (valid []berth.KeyID,
 	err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	now := d.Now()
+	now := k.now()
 	if age := now.Sub(k.at); fresh || !k.read || age < 0 || age >= keysAge {
-		all, err := d.Keys.ListKeys(ctx)
+		all, err := k.keys.ListKeys(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("list keys: %w", err)
 		}

@@ -47,27 +47,33 @@ type volumeInfo struct {
 	Token string         `json:"token,omitempty"` // for its content; lists have none
 }
 
-// createVolume serves POST /volumes.
-func (d *Door) createVolume(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+// volumes serves volumes and their content.
+type volumes struct {
+	service *volume.Service // nil: the driver does not support volumes
+	tokens  *tokens
+}
+
+// create serves POST /volumes.
+func (h *volumes) create(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	var body struct {
 		Name string `json:"name"`
 	}
 	if err := x.Decode(r, rule.Object(rule.Fields{"name": rule.Text(1, 63)}, "name"), &body); err != nil {
 		return err
 	}
-	if d.Volumes == nil {
+	if h.service == nil {
 		return errNoVolumes
 	}
-	v, err := d.Volumes.Create(r.Context(), c, volume.CreateRequest{Name: body.Name})
+	v, err := h.service.Create(r.Context(), c, volume.CreateRequest{Name: body.Name})
 	if err != nil {
 		return err
 	}
-	return x.JSON(http.StatusCreated, volumeInfo{v.ID, v.Name, d.volumeToken(c, v.ID)})
+	return x.JSON(http.StatusCreated, volumeInfo{v.ID, v.Name, h.token(c, v.ID)})
 }
 
-// listVolumes serves GET /volumes: all volumes of the project.
-func (d *Door) listVolumes(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	if d.Volumes == nil {
+// list serves GET /volumes: all volumes of the project.
+func (h *volumes) list(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	if h.service == nil {
 		return errNoVolumes
 	}
 	out := []volumeInfo{}
@@ -75,7 +81,7 @@ func (d *Door) listVolumes(x *exchange.Exchange, r *http.Request, c berth.Caller
 	for more := true; more; {
 		var volumes []*berth.Volume
 		var err error
-		if volumes, more, err = d.Volumes.List(r.Context(), c.Project, page); err != nil {
+		if volumes, more, err = h.service.List(r.Context(), c.Project, page); err != nil {
 			return err
 		}
 		for _, v := range volumes {
@@ -86,24 +92,24 @@ func (d *Door) listVolumes(x *exchange.Exchange, r *http.Request, c berth.Caller
 	return x.JSON(http.StatusOK, out)
 }
 
-// getVolume serves GET /volumes/{volume}.
-func (d *Door) getVolume(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	if d.Volumes == nil {
+// get serves GET /volumes/{volume}.
+func (h *volumes) get(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	if h.service == nil {
 		return errNoVolumes
 	}
-	v, err := d.Volumes.Get(r.Context(), c.Project, berth.VolumeID(r.PathValue("volume")))
+	v, err := h.service.Get(r.Context(), c.Project, berth.VolumeID(r.PathValue("volume")))
 	if err != nil {
 		return err
 	}
-	return x.JSON(http.StatusOK, volumeInfo{v.ID, v.Name, d.volumeToken(c, v.ID)})
+	return x.JSON(http.StatusOK, volumeInfo{v.ID, v.Name, h.token(c, v.ID)})
 }
 
-// deleteVolume serves DELETE /volumes/{volume}.
-func (d *Door) deleteVolume(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	if d.Volumes == nil {
+// delete serves DELETE /volumes/{volume}.
+func (h *volumes) delete(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	if h.service == nil {
 		return errNoVolumes
 	}
-	if err := d.Volumes.Delete(r.Context(), c, berth.VolumeID(r.PathValue("volume"))); err != nil {
+	if err := h.service.Delete(r.Context(), c, berth.VolumeID(r.PathValue("volume"))); err != nil {
 		return err
 	}
 	x.WriteHeader(http.StatusNoContent)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/exchange"
+	"github.com/berth-run/berth/container/deadline"
 	"github.com/berth-run/berth/internal/rule"
 	"github.com/berth-run/berth/webhook"
 )
@@ -50,16 +51,22 @@ func hookOf(p berth.ProjectID, e *berth.WebhookEndpoint) hook {
 	return hook{e.ID, p, e.Name, time.Unix(e.CreatedAt, 0).UTC().Format(time.RFC3339), !e.Disabled, e.URL, e.EventTypes}
 }
 
+// events serves the events of sandboxes and their webhooks.
+type events struct {
+	deadlines *deadline.Service
+	webhooks  *webhook.Service // nil sends none
+}
+
 // createWebhook serves POST /events/webhooks.
-func (d *Door) createWebhook(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+func (h *events) createWebhook(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	var req hookRequest
 	if err := x.Decode(r, createHook, &req); err != nil {
 		return err
 	}
-	if d.Webhooks == nil {
+	if h.webhooks == nil {
 		return errNoWebhooks
 	}
-	e, err := d.Webhooks.Create(r.Context(), c.Project, req.endpoint())
+	e, err := h.webhooks.Create(r.Context(), c.Project, req.endpoint())
 	if err != nil {
 		return err
 	}
@@ -67,8 +74,8 @@ func (d *Door) createWebhook(x *exchange.Exchange, r *http.Request, c berth.Call
 }
 
 // listWebhooks serves GET /events/webhooks: all webhooks of the project, the newest first.
-func (d *Door) listWebhooks(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	if d.Webhooks == nil {
+func (h *events) listWebhooks(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	if h.webhooks == nil {
 		return errNoWebhooks
 	}
 	hooks := []hook{}
@@ -76,7 +83,7 @@ func (d *Door) listWebhooks(x *exchange.Exchange, r *http.Request, c berth.Calle
 	for more := true; more; {
 		var list []*berth.WebhookEndpoint
 		var err error
-		if list, more, err = d.Webhooks.List(r.Context(), c.Project, page); err != nil {
+		if list, more, err = h.webhooks.List(r.Context(), c.Project, page); err != nil {
 			return err
 		}
 		for _, e := range list {
@@ -90,12 +97,12 @@ func (d *Door) listWebhooks(x *exchange.Exchange, r *http.Request, c berth.Calle
 }
 
 // findHook returns the webhook of a request's path.
-func (d *Door) findHook(r *http.Request, c berth.Caller) (*berth.WebhookEndpoint, error) {
-	if d.Webhooks == nil {
+func (h *events) findHook(r *http.Request, c berth.Caller) (*berth.WebhookEndpoint, error) {
+	if h.webhooks == nil {
 		return nil, errNoWebhooks
 	}
 	id := berth.WebhookID(r.PathValue("webhook"))
-	e, err := d.Webhooks.Get(r.Context(), c.Project, id)
+	e, err := h.webhooks.Get(r.Context(), c.Project, id)
 	if err == nil && !e.OfSandboxes() || berth.ErrorCode(err) == berth.CodeNotFound {
 		return nil, berth.Errorf(berth.CodeNotFound, "Webhook '%s' not found.", rule.Clip(string(id)))
 	}
@@ -103,8 +110,8 @@ func (d *Door) findHook(r *http.Request, c berth.Caller) (*berth.WebhookEndpoint
 }
 
 // getWebhook serves GET /events/webhooks/{webhook}.
-func (d *Door) getWebhook(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	e, err := d.findHook(r, c)
+func (h *events) getWebhook(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	e, err := h.findHook(r, c)
 	if err != nil {
 		return err
 	}
@@ -112,28 +119,28 @@ func (d *Door) getWebhook(x *exchange.Exchange, r *http.Request, c berth.Caller)
 }
 
 // patchWebhook serves PATCH /events/webhooks/{webhook}.
-func (d *Door) patchWebhook(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+func (h *events) patchWebhook(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	var req hookRequest
 	if err := x.DecodeOptional(r, patchHook, &req); err != nil {
 		return err
 	}
-	e, err := d.findHook(r, c)
+	e, err := h.findHook(r, c)
 	if err != nil {
 		return err
 	}
-	if e, err = d.Webhooks.Update(r.Context(), c.Project, e.ID, req.endpoint()); err != nil {
+	if e, err = h.webhooks.Update(r.Context(), c.Project, e.ID, req.endpoint()); err != nil {
 		return err
 	}
 	return x.JSON(http.StatusOK, hookOf(c.Project, e))
 }
 
 // deleteWebhook serves DELETE /events/webhooks/{webhook}. Events that it has not received are not sent.
-func (d *Door) deleteWebhook(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	e, err := d.findHook(r, c)
+func (h *events) deleteWebhook(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	e, err := h.findHook(r, c)
 	if err != nil {
 		return err
 	}
-	if err := d.Webhooks.Delete(r.Context(), c.Project, e.ID); err != nil {
+	if err := h.webhooks.Delete(r.Context(), c.Project, e.ID); err != nil {
 		return err
 	}
 	x.WriteHeader(http.StatusOK)
