@@ -95,8 +95,8 @@ Environment:
 		commands  []*cobra.Command
 	}{
 		{"work", "Work with a server:", []*cobra.Command{newRun(), newResponse(), newConversation(), newSession(),
-			newBatch(), newFile(), newVectorStore(), newPrompt(), newSkill(), newTrace(), newModels(), newLogin(),
-			newContext()}},
+			newBatch(), newFile(), newVectorStore(), newPrompt(), newSkill(), newTrace(), newModels(), newMCP(),
+			newLogin(), newContext()}},
 		{"container", "Containers:", []*cobra.Command{newCreate(), newPs(), newInspect(), newExec(), newAttach(),
 			newCp(), newPort(), newDesktop(), newLogs(), newTop(),
 			newPause(), newResume(), newFork(), newSnapshot(), newVolume(), newRm()}},
