@@ -33,7 +33,7 @@ uninstall: ## Remove what make install has installed; the state directory stays
 	rm -f $(DESTDIR)$(PREFIX)/bin/berth $(DESTDIR)$(PREFIX)/share/bash-completion/completions/berth \
 		$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_berth $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/berth.fish
 
-release: ## Build tarballs, Debian packages, bills of materials and checksums of this commit into dist/
+release: ## Build all files of a release of this commit into dist/: tarballs, packages, repositories, image, template, chart
 	@scripts/release
 
 image: build ## Build an image for amd64 and arm64 into dist/berth-oci.tar, without Docker; IMAGE_ARCHS=amd64 for one, IMAGE_PUSH=registry.example.com/berth:1 to push it
