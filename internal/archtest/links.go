@@ -25,7 +25,7 @@ func BrokenLinks(root string) ([]string, error) {
 		if err != nil {
 			return err
 		}
-		if d.IsDir() && (d.Name() == "node_modules" || d.Name() == "testdata" || strings.HasPrefix(d.Name(), ".") &&
+		if d.IsDir() && (d.Name() == "node_modules" || d.Name() == "testdata" || d.Name() == "dist" || strings.HasPrefix(d.Name(), ".") &&
 			name != root) {
 			return filepath.SkipDir
 		}
