@@ -6,6 +6,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"regexp"
 	"strings"
 	"unicode"
@@ -25,8 +26,8 @@ func BrokenLinks(root string) ([]string, error) {
 		if err != nil {
 			return err
 		}
-		if d.IsDir() && (d.Name() == "node_modules" || d.Name() == "testdata" || d.Name() == "dist" || strings.HasPrefix(d.Name(), ".") &&
-			name != root) {
+		if d.IsDir() && (slices.Contains([]string{"node_modules", "testdata", "dist"}, d.Name()) ||
+			strings.HasPrefix(d.Name(), ".") && name != root) {
 			return filepath.SkipDir
 		}
 		if !d.Type().IsRegular() || path.Ext(name) != ".md" {
