@@ -6,8 +6,8 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"slices"
 	"regexp"
+	"slices"
 	"strings"
 	"unicode"
 )
