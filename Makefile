@@ -17,10 +17,10 @@ help: ## Show this list
 
 build: ## Build everything that runs into bin/
 	@mkdir -p bin
-	$(GUEST) -o bin/berth-guest ./cmd/berth-guest
-	cd cmd/berth-runsc && $(STATIC) -o ../../bin/berth-runsc .
+	@scripts/compile berth-guest . ./cmd/berth-guest env $(GUEST) -o bin/berth-guest ./cmd/berth-guest
+	@scripts/compile berth-runsc cmd/berth-runsc . env $(STATIC) -o ../../bin/berth-runsc .
 	@go run ./server/embedded/pack $(PACKED) bin/berth-guest bin/berth-runsc
-	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.gVisor=$(GVISOR)' -o bin/berth ./cmd/berth
+	@scripts/compile berth . ./cmd/berth env CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.gVisor=$(GVISOR)' -o bin/berth ./cmd/berth
 
 install: ## Install bin/berth into $(DESTDIR)$(PREFIX)/bin, with shell completions
 	install -D -m 0755 bin/berth $(DESTDIR)$(PREFIX)/bin/berth

@@ -123,6 +123,11 @@ func (d *demo) search(ctx context.Context) error {
 		return fmt.Errorf("add files: %w", err)
 	}
 	fmt.Printf("vector store: %d files are read\n", batch.FileCounts.Completed)
+	question, err := os.ReadFile("demo/5-search.md")
+	if err != nil {
+		return err
+	}
+	fmt.Printf("question: %s\n", strings.SplitN(string(question), "\n", 2)[0])
 	r, err := d.respond(ctx, "demo/5-search.md",
 		responses.ToolUnionParam{OfFileSearch: &responses.FileSearchToolParam{VectorStoreIDs: []string{store.ID}}},
 		responses.ResponseIncludableFileSearchCallResults)
@@ -132,10 +137,10 @@ func (d *demo) search(ctx context.Context) error {
 	for _, item := range r.Output {
 		if item.Type == "file_search_call" {
 			call := item.AsFileSearchCall()
-			fmt.Printf("searched for %q: %d results\n", call.Queries, len(call.Results))
+			fmt.Printf("searched for %q: %d passages\n", call.Queries, len(call.Results))
 		}
 	}
-	fmt.Println(r.OutputText())
+	fmt.Printf("answer: %s\n", r.OutputText())
 	cited := 0
 	for _, item := range r.Output {
 		for _, content := range item.Content {

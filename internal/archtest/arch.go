@@ -207,6 +207,7 @@ var Imports = map[string][]string{
 	"cmd/berth-guest":       {"guest/boot", "guest/editor", "guest/route", "guest/serial", "guest/server"},
 	"demo/gen":              {},
 	"demo/record":           {},
+	"demo/template":         {"image"},
 	"demo/tools":            {},
 	"examples/coding-agent": {},
 	"e2e":                   {"", "internal/longtest", "internal/testsuite"},
