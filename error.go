@@ -73,6 +73,19 @@ func NotFound[ID ~string](noun string, id ID) *Error {
 	return &Error{Code: CodeNotFound, Message: fmt.Sprintf("%s with id '%s' not found.", noun, string(id))}
 }
 
+// What the store reports about a read or a write, for the parts that need not know the store. Its errors wrap them.
+var (
+	// ErrNotFound means that the project has no such object.
+	ErrNotFound = errors.New("not found")
+	// ErrStorage means that the disk refused a write because it is full or failing.
+	// Nothing of the write was saved.
+	ErrStorage = errors.New("the disk is full or failing")
+	// ErrUnavailable means that the database cannot be used now, for example because it
+	// is restarted. Nothing of a write was saved, unless the error says that this is not
+	// known.
+	ErrUnavailable = errors.New("the database is not available")
+)
+
 // ErrorCode returns the code of the first Error in err's chain, CodeInternal for
 // any other error, and "" for nil.
 func ErrorCode(err error) Code {

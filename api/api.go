@@ -24,6 +24,7 @@ import (
 	"github.com/berth-run/berth/api/socket"
 	"github.com/berth-run/berth/batch"
 	"github.com/berth-run/berth/bundle"
+	"github.com/berth-run/berth/completions"
 	"github.com/berth-run/berth/container"
 	"github.com/berth-run/berth/container/command"
 	"github.com/berth-run/berth/container/session"
@@ -32,10 +33,12 @@ import (
 	"github.com/berth-run/berth/engine"
 	"github.com/berth-run/berth/files"
 	"github.com/berth-run/berth/files/uploads"
+	"github.com/berth-run/berth/idempotency"
 	"github.com/berth-run/berth/journal"
 	"github.com/berth-run/berth/project"
 	"github.com/berth-run/berth/skills"
 	"github.com/berth-run/berth/store"
+	"github.com/berth-run/berth/threads"
 	"github.com/berth-run/berth/vectorstore"
 	"github.com/berth-run/berth/webhook"
 )
@@ -268,7 +271,7 @@ func (h *handlers) keyless() []exchange.Route {
 
 // Options are the parts of an API. Those without a default are required.
 type Options struct {
-	Exchange exchange.Options // its Objects are those of Store
+	Exchange exchange.Options // New sets Repeats and Secrets
 	Store    Store
 	Engine   *engine.Engine
 	Journal  *journal.Journal // the engine's journal
@@ -388,7 +391,8 @@ func New(opts Options) http.Handler {
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
-	opts.Exchange.Objects, opts.Exchange.Secrets = opts.Store.Objects, []string{preview.LinkPath, e2b.UploadPath}
+	opts.Exchange.Repeats = idempotency.New(opts.Store.Objects)
+	opts.Exchange.Secrets = []string{preview.LinkPath, e2b.UploadPath}
 	ex := exchange.New(opts.Exchange)
 	h := newHandlers(opts, ex)
 	var table *exchange.Table
@@ -423,7 +427,7 @@ func newHandlers(o Options, ex *exchange.Server) *handlers {
 	rules := request.New(o.Engine.Tools)
 	prompts := &prompts{rules, o.Store.Objects}
 	responses := &responses{o.Engine, rules, o.Journal, o.Store.Responses, prompts}
-	runs := assistants.New(assistants.Options{Objects: o.Store.Objects, Responses: o.Store.Responses, Engine: o.Engine,
+	runs := threads.New(threads.Options{Objects: o.Store.Objects, Responses: o.Store.Responses, Engine: o.Engine,
 		Journal: o.Journal, Files: o.Files, ContainerFiles: containerFiles{o.Containers}, VectorStores: o.VectorStores,
 		Log: o.Exchange.Log, Now: o.Now})
 	ports := preview.NewDoor(preview.Options{Exchange: ex, Containers: o.Containers, Box: o.Preview.Seal,
@@ -452,7 +456,7 @@ func newHandlers(o Options, ex *exchange.Server) *handlers {
 		models:        &models{o.Models.Models, o.Models.Upstreams},
 		health:        &health{build: o.Build, ready: o.Ready, console: o.Console != nil, state: o.Status},
 
-		chat: chat.New(chat.Options{Engine: o.Engine, Journal: o.Journal, Objects: o.Store.Objects,
+		chat: chat.New(chat.Options{Engine: o.Engine, Journal: o.Journal, Completions: completions.New(o.Store.Objects),
 			Version: o.Build.Version}),
 		socket: socket.New(socket.Options{Exchange: ex, Journal: o.Journal, Rules: rules, Life: o.SocketLife,
 			Create: responses.start}),

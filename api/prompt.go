@@ -165,7 +165,7 @@ func (h *prompts) list(x *exchange.Exchange, r *http.Request, c berth.Caller) er
 	if err != nil {
 		return exchange.ListError(err, page)
 	}
-	return x.JSON(http.StatusOK, exchange.Documents(list, more))
+	return x.JSON(http.StatusOK, exchange.Documents(list, more, documentOf))
 }
 
 // listVersions serves GET /v1/prompts/{prompt}/versions. The cursor is a
@@ -197,7 +197,7 @@ func (h *prompts) listVersions(x *exchange.Exchange, r *http.Request, c berth.Ca
 	if err != nil {
 		return err
 	}
-	return x.JSON(http.StatusOK, exchange.Documents(list, more))
+	return x.JSON(http.StatusOK, exchange.Documents(list, more, documentOf))
 }
 
 // maxVersions is the maximum number of versions in a list.
@@ -276,3 +276,5 @@ func (h *prompts) apply(ctx context.Context, project berth.ProjectID, req *berth
 	}
 	return nil
 }
+
+func documentOf(o *store.Object) (id string, body json.RawMessage) { return o.ID, o.Body }

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/cluster"
 	"github.com/berth-run/berth/internal/nofile"
 	"github.com/berth-run/berth/sandbox"
-	"github.com/berth-run/berth/store"
 )
 
 // removeTimeout bounds one attempt to remove a dead sandbox.
@@ -76,7 +76,7 @@ func (d *deaths) settle(s *instance, clientErr error) {
 		d.opts.Log.Error("failed to save the end of a container", "container", s.id, "project", s.project, "err", err)
 	}
 	if server := s.successor(); server != "" {
-		clientErr = store.Elsewhere(fmt.Sprintf("Container with id '%s'", s.id), server)
+		clientErr = cluster.Elsewhere(fmt.Sprintf("Container with id '%s'", s.id), server)
 	}
 	s.end(clientErr)
 	d.removeSoon(s)

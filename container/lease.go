@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/cluster"
 	"github.com/berth-run/berth/guest"
 	"github.com/berth-run/berth/internal/nofile"
-	"github.com/berth-run/berth/store"
 )
 
 // leases finds the instances of containers and holds them for their users.
@@ -83,7 +83,7 @@ func (ls *leases) find(ctx context.Context, p berth.ProjectID, id berth.Containe
 		return nil, goneError(rec.Body, rec.Body.Berth.Reason)
 	}
 	if server := ls.opts.placement.other(rec.Body); server != "" {
-		return nil, store.Elsewhere(fmt.Sprintf("Container with id '%s'", id), server)
+		return nil, cluster.Elsewhere(fmt.Sprintf("Container with id '%s'", id), server)
 	}
 	return nil, berth.Errorf(berth.CodeUnavailable, "Container with id '%s' is not managed by this server.", id)
 }

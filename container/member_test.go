@@ -6,7 +6,6 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/cluster"
-	"github.com/berth-run/berth/store"
 )
 
 // A server neither adopts, ends nor uses the containers of another member, until that is
@@ -36,7 +35,7 @@ func TestContainersOfMembers(t *testing.T) {
 	b.resumes(id, false)
 	a.resumes(id, true)
 	_, _, err := b.k.access.Guest(t.Context(), mine, id)
-	if e, ok := errors.AsType[*store.ElsewhereError](err); !ok || e.Server != "a" {
+	if e, ok := errors.AsType[*cluster.ElsewhereError](err); !ok || e.Server != "a" {
 		t.Errorf("a use on another server: %v", err)
 	}
 	if err := b.k.EndLost(t.Context(), func(server string) bool { return server == "a" }); err != nil {

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/cluster"
 	"github.com/berth-run/berth/sandbox"
-	"github.com/berth-run/berth/store"
 )
 
 // claims are the servers and epochs of sandboxes that several servers reach.
@@ -152,7 +152,7 @@ func TestTakeOver(t *testing.T) {
 		t.Fatalf("after the former server returned: %+v", got)
 	}
 	_, _, err := a.k.access.Guest(t.Context(), mine, id)
-	if e, ok := errors.AsType[*store.ElsewhereError](err); !ok || e.Server != "b" {
+	if e, ok := errors.AsType[*cluster.ElsewhereError](err); !ok || e.Server != "b" {
 		t.Errorf("a use on the former server: %v", err)
 	}
 	if out := b.sh(id, "cat counter"); out != "once\n" {

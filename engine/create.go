@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/cluster"
 	"github.com/berth-run/berth/engine/transcript"
 	"github.com/berth-run/berth/store"
 )
@@ -51,7 +52,7 @@ func (e *Engine) create(ctx context.Context, caller berth.Caller, req *berth.Res
 		return nil, err
 	}
 	defer func() {
-		if _, forwarded := errors.AsType[*store.ElsewhereError](err); forwarded {
+		if _, forwarded := errors.AsType[*cluster.ElsewhereError](err); forwarded {
 			booked(-1)
 		} else if err != nil {
 			booked(0)
@@ -136,7 +137,7 @@ func (e *Engine) Delete(ctx context.Context, caller berth.Caller, id berth.Respo
 		return err
 	}
 	err = e.stop(ctx, rec, errCancelled)
-	if _, elsewhere := errors.AsType[*store.ElsewhereError](err); elsewhere || ctx.Err() != nil {
+	if _, elsewhere := errors.AsType[*cluster.ElsewhereError](err); elsewhere || ctx.Err() != nil {
 		return err
 	}
 	if err != nil {

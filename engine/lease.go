@@ -34,14 +34,14 @@ func (e *Engine) mayResume(ctx context.Context, rec *store.Response) error {
 	return nil
 }
 
-// heldElsewhere returns a store.ElsewhereError if another server holds the run of a response.
+// heldElsewhere returns a cluster.ElsewhereError if another server holds the run of a response.
 func (e *Engine) heldElsewhere(ctx context.Context, p berth.ProjectID, id berth.ResponseID) error {
 	place, err := e.Placement.Where(ctx, cluster.Object{Project: p, Response: id}, cluster.Use)
 	if err != nil {
 		return fmt.Errorf("locate run: %w", err)
 	}
 	if place.Server != "" {
-		return store.Elsewhere("Response '"+string(id)+"'", place.Server)
+		return cluster.Elsewhere("Response '"+string(id)+"'", place.Server)
 	}
 	return nil
 }

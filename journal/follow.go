@@ -10,6 +10,9 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
+// An Event is a stored event of a response.
+type Event = store.Event
+
 // recheck is the interval at which a follower polls the store when no writer in this
 // process can wake it: another server holds the run, or the run waits to be resumed.
 const recheck = 250 * time.Millisecond

@@ -9,7 +9,6 @@ import (
 	"github.com/berth-run/berth/cluster"
 	"github.com/berth-run/berth/container"
 	"github.com/berth-run/berth/engine"
-	"github.com/berth-run/berth/store"
 )
 
 // A remover deletes containers and responses of all servers.
@@ -45,7 +44,7 @@ type responsesRemover struct{ remover }
 
 func (m responsesRemover) Delete(ctx context.Context, c berth.Caller, id berth.ResponseID) error {
 	err := m.engine.Delete(ctx, c, id)
-	if e, ok := errors.AsType[*store.ElsewhereError](err); ok {
+	if e, ok := errors.AsType[*cluster.ElsewhereError](err); ok {
 		return m.cluster.Remove(ctx, e.Server, cluster.Object{Project: c.Project, Response: id})
 	}
 	return err

@@ -7,13 +7,13 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/berth-run/berth/api/exchange"
+	"github.com/berth-run/berth/idempotency"
 	"github.com/berth-run/berth/store"
 )
 
 // sweptKinds are the kinds of objects that are deleted here after their expiry. The services of
 // other kinds expire their own objects.
-var sweptKinds = []store.Kind{exchange.KindIdempotency, store.KindTrace}
+var sweptKinds = []store.Kind{idempotency.Kind, store.KindTrace}
 
 const (
 	sweepInterval = time.Minute

@@ -21,19 +21,6 @@ type Member struct {
 // Alive reports whether the lease of the member had not ended when it was read.
 func (m Member) Alive() bool { return m.Silent < 0 }
 
-// An ElsewhereError means that another member must do what was requested: it has the
-// container, or the run. It is the cause of a *berth.Error.
-type ElsewhereError struct{ Server string }
-
-func (e *ElsewhereError) Error() string { return "server " + e.Server + " must do this" }
-
-// Elsewhere returns the error for the client, and for the door that forwards its request,
-// about something that another server has.
-func Elsewhere(what, server string) error {
-	return &berth.Error{Code: berth.CodeUnavailable, RetryAfter: 2 * time.Second, Err: &ElsewhereError{server},
-		Message: what + " is on another server of the cluster, which cannot be reached at the moment. Try again later."}
-}
-
 // Members lists the servers that share a store, and the locks that they hold. All its times are
 // measured by the store's clock, so that the clocks of the servers need not agree. A store that
 // several servers can use concurrently implements it beside Store.

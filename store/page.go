@@ -43,12 +43,12 @@ func EventPage(after int64, sizes []Size) (last, bytes int64) {
 }
 
 // Sized reports whether a database must call Fit before it reads a page of objects.
-func (p Page) Sized(ctx context.Context) bool { return p.Bytes != 0 || Reserves(ctx) }
+func Sized(ctx context.Context, p Page) bool { return p.Bytes != 0 || Reserves(ctx) }
 
 // Fit shortens a page of objects to p.Bytes, but to at least one object, and reserves
 // memory for it. sizes are those of the page's objects and of the next, if any. Fit
 // returns the number of objects to read, and whether the page was shortened.
-func (p Page) Fit(ctx context.Context, sizes []int64) (n int, shortened bool, err error) {
+func Fit(ctx context.Context, p Page, sizes []int64) (n int, shortened bool, err error) {
 	var bytes int64
 	for n < len(sizes) && n < p.Limit && (n == 0 || p.Bytes == 0 || bytes+sizes[n] <= p.Bytes) {
 		bytes += sizes[n]

@@ -19,7 +19,7 @@ import (
 
 var (
 	// ErrNotFound means that the project has no such row.
-	ErrNotFound = errors.New("not found")
+	ErrNotFound = berth.ErrNotFound
 	// ErrExists means that a row with the id exists.
 	ErrExists = errors.New("exists already")
 	// ErrConflict means that the write does not follow the stored state: another run
@@ -27,13 +27,9 @@ var (
 	ErrConflict = errors.New("conflict")
 	// ErrClosed means that the store is closed.
 	ErrClosed = errors.New("the store is closed")
-	// ErrStorage means that the disk refused the write because it is full or failing.
-	// Nothing of the write was saved.
-	ErrStorage = errors.New("the disk is full or failing")
-	// ErrUnavailable means that the database cannot be used now, for example because it
-	// is restarted. Nothing of a write was saved, unless the error says that this is not
-	// known.
-	ErrUnavailable = errors.New("the database is not available")
+	// ErrStorage and ErrUnavailable are conditions of the disk and the database.
+	ErrStorage     = berth.ErrStorage
+	ErrUnavailable = berth.ErrUnavailable
 )
 
 // A Store stores the state of a server.
@@ -42,7 +38,7 @@ var (
 //  1. implement Store in a package beside sqlite: rows, transactions, and the list of
 //     keys to erase. For a database with SQL, implement sql.Driver, which leaves step 2 to package sql;
 //  2. seal content and erase keys with package sealed; count usage with
-//     ResponseUsage, CreatedUsage and Running; size pages with EventPage and Page.Fit;
+//     ResponseUsage, CreatedUsage and Running; size pages with EventPage and Fit;
 //  3. implement Members if several servers can use the database concurrently;
 //  4. run storetest.Run, Members, Sealing and Killed from its tests;
 //  5. open it in package server.
@@ -191,18 +187,8 @@ type Runs interface {
 	ReleaseOwner(ctx context.Context, owner string) error
 }
 
-// A Page selects part of a list, newest first unless Ascending. After is the id of the
-// last row of the page before; an unknown id is ErrNotFound.
-type Page struct {
-	Limit int // 1…10,000
-	After string
-	// Before selects the rows that directly precede this one. Objects only.
-	Before string
-	// Bytes is the maximum size of the page, which has at least one object; 0 means no
-	// limit. Objects only.
-	Bytes     int64
-	Ascending bool
-}
+// A Page selects part of a list.
+type Page = berth.Page
 
 // Files stores the records of uploaded files. Their bytes are in a bucket.
 type Files interface {

@@ -69,7 +69,7 @@ func TestPageFit(t *testing.T) {
 		{Page{Limit: 9, Bytes: 5}, []int64{2, 3, 1}, 2, true},
 		{Page{Limit: 9, Bytes: 5}, []int64{2, 3}, 9, false},
 	} {
-		if n, shortened, err := tc.page.Fit(t.Context(), tc.sizes); n != tc.n || shortened != tc.shortened ||
+		if n, shortened, err := Fit(t.Context(), tc.page, tc.sizes); n != tc.n || shortened != tc.shortened ||
 			err != nil {
 			t.Errorf("%+v of %v: got %d, %t, %v, want %d, %t", tc.page, tc.sizes, n, shortened, err, tc.n, tc.shortened)
 		}

@@ -1,3 +1,4 @@
+// Package assistants serves OpenAI's Assistants API with the threads and runs of package threads.
 package assistants
 
 import (
@@ -9,9 +10,9 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/internal/rule"
+	"github.com/berth-run/berth/threads"
 
 	"github.com/berth-run/berth/api/exchange"
-	"github.com/berth-run/berth/store"
 )
 
 // assistantsBeta is the value of the header OpenAI-Beta that the Assistants API requires, as
@@ -19,10 +20,10 @@ import (
 const assistantsBeta = "assistants=v2"
 
 // A Door serves the Assistants API.
-type Door struct{ service *Service }
+type Door struct{ service *threads.Service }
 
 // NewDoor returns a door to a service.
-func NewDoor(s *Service) *Door { return &Door{s} }
+func NewDoor(s *threads.Service) *Door { return &Door{s} }
 
 // Beta returns a handler that requires the header of the Assistants API.
 func Beta(h exchange.Handler) exchange.Handler {
@@ -40,17 +41,12 @@ func Beta(h exchange.Handler) exchange.Handler {
 }
 
 // CreateAssistant serves POST /v1/assistants.
-func (d *Door) CreateAssistant(x *exchange.Exchange, r *http.Request, c berth.Caller) (err error) {
-	var a Assistant
+func (d *Door) CreateAssistant(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	var a threads.Assistant
 	if err := x.Decode(r, assistantRequest, &a); err != nil {
 		return err
 	}
-	var stores newStores
-	defer func() { d.service.discard(r.Context(), c.Project, stores, err) }()
-	if err := d.service.settle(r.Context(), c.Project, &a.ToolResources, "tool_resources", &stores); err != nil {
-		return err
-	}
-	made, err := d.service.catalog.Create(r.Context(), c.Project, &a)
+	made, err := d.service.Catalog.Create(r.Context(), c.Project, &a)
 	return answerJSON(x, made, err)
 }
 
@@ -61,13 +57,13 @@ func (d *Door) ListAssistants(x *exchange.Exchange, r *http.Request, c berth.Cal
 	if err := q.End(); err != nil {
 		return err
 	}
-	list, more, err := d.service.catalog.List(r.Context(), c.Project, page)
-	return answerList(x, list, more, page, err, func(a *Assistant) string { return a.ID })
+	list, more, err := d.service.Catalog.List(r.Context(), c.Project, page)
+	return answerList(x, list, more, page, err, func(a *threads.Assistant) string { return a.ID })
 }
 
 // GetAssistant serves GET /v1/assistants/{assistant}.
 func (d *Door) GetAssistant(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	a, err := d.service.catalog.Get(r.Context(), c.Project, r.PathValue("assistant"))
+	a, err := d.service.Catalog.Get(r.Context(), c.Project, r.PathValue("assistant"))
 	return answerJSON(x, a, err)
 }
 
@@ -77,14 +73,14 @@ func (d *Door) UpdateAssistant(x *exchange.Exchange, r *http.Request, c berth.Ca
 	if err := x.Decode(r, assistantUpdate, &request); err != nil {
 		return err
 	}
-	a, err := d.service.UpdateAssistant(r.Context(), c.Project, r.PathValue("assistant"), request)
+	a, err := d.service.Catalog.Update(r.Context(), c.Project, r.PathValue("assistant"), request)
 	return answerJSON(x, a, err)
 }
 
 // DeleteAssistant serves DELETE /v1/assistants/{assistant}.
 func (d *Door) DeleteAssistant(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	id := r.PathValue("assistant")
-	err := d.service.catalog.Delete(r.Context(), c.Project, id)
+	err := d.service.Catalog.Delete(r.Context(), c.Project, id)
 	return answerJSON(x, exchange.Deleted(id, "assistant.deleted"), err)
 }
 
@@ -97,8 +93,8 @@ func answerJSON(x *exchange.Exchange, v any, err error) error {
 }
 
 // answerList answers with a page of a list that supports after and before.
-func answerList[T any](x *exchange.Exchange, list []T, more bool, page store.Page, err error, id func(T) string) error {
-	if errors.Is(err, store.ErrNotFound) && page.After == "" && page.Before != "" {
+func answerList[T any](x *exchange.Exchange, list []T, more bool, page berth.Page, err error, id func(T) string) error {
+	if errors.Is(err, berth.ErrNotFound) && page.After == "" && page.Before != "" {
 		return berth.Invalid("before", "Invalid 'before': no object with id '%s' in this list.", rule.Clip(page.Before))
 	}
 	if err != nil {

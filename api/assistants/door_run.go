@@ -5,13 +5,14 @@ import (
 	"net/http"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/threads"
 
 	"github.com/berth-run/berth/api/exchange"
 )
 
 // CreateThreadAndRun serves POST /v1/threads/runs.
 func (d *Door) CreateThreadAndRun(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	var req RunRequest
+	var req threads.RunRequest
 	if err := x.Decode(r, threadRunRequest, &req); err != nil {
 		return err
 	}
@@ -26,7 +27,7 @@ func (d *Door) CreateRun(x *exchange.Exchange, r *http.Request, c berth.Caller) 
 	if err := q.End(); err != nil {
 		return err
 	}
-	var req RunRequest
+	var req threads.RunRequest
 	if err := x.Decode(r, runRequest, &req); err != nil {
 		return err
 	}
@@ -37,8 +38,8 @@ func (d *Door) CreateRun(x *exchange.Exchange, r *http.Request, c berth.Caller) 
 // SubmitToolOutputs serves POST /v1/threads/{thread}/runs/{run}/submit_tool_outputs.
 func (d *Door) SubmitToolOutputs(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	var req struct {
-		ToolOutputs []ToolOutput `json:"tool_outputs"`
-		Stream      bool         `json:"stream"`
+		ToolOutputs []threads.ToolOutput `json:"tool_outputs"`
+		Stream      bool                 `json:"stream"`
 	}
 	if err := x.Decode(r, toolOutputsRequest, &req); err != nil {
 		return err
@@ -49,8 +50,8 @@ func (d *Door) SubmitToolOutputs(x *exchange.Exchange, r *http.Request, c berth.
 
 // A startedRun is a run that has just been started or continued.
 type startedRun struct {
-	thread  *Thread // that was created for it, or nil
-	run     *Record
+	thread  *threads.Thread // that was created for it, or nil
+	run     *threads.Record
 	stream  bool // the client wants a stream
 	content bool // in which search results have their content
 }
@@ -98,7 +99,7 @@ func (d *Door) ListRuns(x *exchange.Exchange, r *http.Request, c berth.Caller) e
 		return err
 	}
 	list, more, err := d.service.Runs(r.Context(), c, r.PathValue("thread"), page)
-	return answerList(x, list, more, page, err, func(run *Run) string { return run.ID })
+	return answerList(x, list, more, page, err, func(run *threads.Run) string { return run.ID })
 }
 
 // GetRun serves GET /v1/threads/{thread}/runs/{run}.
@@ -135,8 +136,8 @@ func (d *Door) ListRunSteps(x *exchange.Exchange, r *http.Request, c berth.Calle
 	if err != nil {
 		return err
 	}
-	list, more, err := PageOfSteps(steps, page)
-	return answerList(x, list, more, page, err, func(step Step) string { return step.ID })
+	list, more, err := threads.PageOfSteps(steps, page)
+	return answerList(x, list, more, page, err, func(step threads.Step) string { return step.ID })
 }
 
 // GetRunStep serves GET /v1/threads/{thread}/runs/{run}/steps/{step}.

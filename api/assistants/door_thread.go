@@ -5,13 +5,14 @@ import (
 	"net/http"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/threads"
 
 	"github.com/berth-run/berth/api/exchange"
 )
 
 // CreateThread serves POST /v1/threads. The body is optional.
 func (d *Door) CreateThread(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	var req ThreadRequest
+	var req threads.ThreadRequest
 	if err := x.DecodeOptional(r, threadRequest, &req); err != nil {
 		return err
 	}
@@ -44,7 +45,7 @@ func (d *Door) DeleteThread(x *exchange.Exchange, r *http.Request, c berth.Calle
 
 // CreateMessage serves POST /v1/threads/{thread}/messages.
 func (d *Door) CreateMessage(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	var req MessageRequest
+	var req threads.MessageRequest
 	if err := x.Decode(r, messageRequest, &req); err != nil {
 		return err
 	}
@@ -61,7 +62,7 @@ func (d *Door) ListMessages(x *exchange.Exchange, r *http.Request, c berth.Calle
 		return err
 	}
 	list, more, err := d.service.Messages(r.Context(), c, r.PathValue("thread"), run, page)
-	return answerList(x, list, more, page, err, func(m *Message) string { return m.ID })
+	return answerList(x, list, more, page, err, func(m *threads.Message) string { return m.ID })
 }
 
 // GetMessage serves GET /v1/threads/{thread}/messages/{message}.

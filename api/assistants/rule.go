@@ -7,6 +7,7 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/internal/rule"
+	"github.com/berth-run/berth/threads"
 	"github.com/berth-run/berth/vectorstore"
 )
 
@@ -31,7 +32,7 @@ var assistantTools = rule.ByType(map[string]rule.Rule{
 var typeOnly = rule.Object(rule.Fields{"type": rule.AnyText})
 
 var (
-	codeResources  = rule.Object(rule.Fields{"file_ids": rule.List(rule.Text(1, 256), maxCodeFiles)})
+	codeResources  = rule.Object(rule.Fields{"file_ids": rule.List(rule.Text(1, 256), threads.MaxCodeFiles)})
 	vectorStoreIDs = rule.List(rule.Text(1, 256), 1)
 	newVectorStore = rule.Object(rule.Fields{
 		"file_ids": rule.List(rule.Text(1, 256), 10_000), "chunking_strategy": vectorstore.ChunkingRule,

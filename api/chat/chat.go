@@ -18,17 +18,17 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/exchange"
+	"github.com/berth-run/berth/completions"
 	"github.com/berth-run/berth/engine"
 	"github.com/berth-run/berth/journal"
-	"github.com/berth-run/berth/store"
 )
 
 // Options are what the door needs.
 type Options struct {
-	Engine  *engine.Engine
-	Journal *journal.Journal // the engine's journal
-	Objects store.Objects    // stores completions
-	Version string           // the server's version, for system_fingerprint
+	Engine      *engine.Engine
+	Journal     *journal.Journal // the engine's journal
+	Completions *completions.Store
+	Version     string // the server's version, for system_fingerprint
 }
 
 // A Door serves /v1/chat/completions.

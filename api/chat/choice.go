@@ -8,7 +8,7 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/exchange"
-	"github.com/berth-run/berth/store"
+	"github.com/berth-run/berth/journal"
 	"github.com/berth-run/berth/tool"
 )
 
@@ -87,7 +87,7 @@ var errUnsaid = &berth.Error{Code: berth.CodeUpstream,
 
 // applyAll adds events and returns their chunks. With an error, these are the chunks of the
 // events before it.
-func (c *completionChoice) applyAll(events []store.Event) (chunks []chunkChoice, err error) {
+func (c *completionChoice) applyAll(events []journal.Event) (chunks []chunkChoice, err error) {
 	for _, stored := range events {
 		if !applied[stored.Type] {
 			continue // not decoded either: some have the whole response

@@ -3,20 +3,13 @@ package chat
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/exchange"
+	"github.com/berth-run/berth/completions"
 	"github.com/berth-run/berth/internal/rule"
-	"github.com/berth-run/berth/store"
-)
-
-// The kinds of stored objects: a completion, and each message of its request.
-const (
-	kindCompletion        = store.KindCompletion
-	kindCompletionMessage = store.KindCompletionMessage
 )
 
 // A storedCompletion is a stored completion with fields of its request.
@@ -67,18 +60,16 @@ func (d *Door) save(ctx context.Context, p berth.ProjectID, a *answer, requestID
 	if err != nil {
 		return err
 	}
-	objects := []*store.Object{{ObjectKey: completionKey(saved.ID), CreatedAt: saved.Created, Body: body}}
+	var messages []completions.Document
 	for i := range req.Messages {
 		m := newStoredMessage(fmt.Sprintf("%s-%d", saved.ID, i), &req.Messages[i])
 		body, err := json.Marshal(m)
 		if err != nil {
 			return err
 		}
-		objects = append(objects,
-			&store.Object{ObjectKey: store.ObjectKey{Kind: kindCompletionMessage, Parent: saved.ID, ID: m.ID},
-				CreatedAt: saved.Created, Body: body})
+		messages = append(messages, completions.Document{ID: m.ID, Body: body})
 	}
-	return d.Objects.CreateObjects(ctx, p, objects...)
+	return d.Completions.Create(ctx, p, saved.Created, completions.Document{ID: saved.ID, Body: body}, messages)
 }
 
 func newStoredMessage(id string, m *completionMessage) storedMessage {
@@ -97,33 +88,13 @@ func valueOr[T any](p *T, otherwise T) T {
 	return *p
 }
 
-func completionKey(id string) store.ObjectKey { return store.ObjectKey{Kind: kindCompletion, ID: id} }
-
-func completionNotFound(id string) error {
-	return berth.NotFound("Chat completion", rule.Clip(id))
-}
-
-// completionMissing returns the client's error for a failed read of a completion.
-func completionMissing(err error, id string) error {
-	if errors.Is(err, store.ErrNotFound) {
-		return completionNotFound(id)
-	}
-	return err
-}
-
 // Get serves GET /v1/chat/completions/{completion}.
 func (d *Door) Get(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	id := r.PathValue("completion")
-	o, err := d.Objects.GetObject(r.Context(), c.Project, completionKey(id))
-	if err != nil {
-		return completionMissing(err, id)
-	}
-	return x.JSON(http.StatusOK, o.Body)
+	return exchange.Get(x, r, c, d.Completions.Get, r.PathValue("completion"))
 }
 
 // Update serves POST /v1/chat/completions/{completion}. It replaces the metadata.
 func (d *Door) Update(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	id := r.PathValue("completion")
 	var change struct {
 		Metadata map[string]string `json:"metadata"`
 	}
@@ -133,29 +104,24 @@ func (d *Door) Update(x *exchange.Exchange, r *http.Request, c berth.Caller) err
 	if change.Metadata == nil {
 		change.Metadata = map[string]string{}
 	}
-	o, err := d.Objects.UpdateObject(r.Context(), c.Project, completionKey(id), func(o *store.Object) error {
-		var saved storedCompletion
-		if err := json.Unmarshal(o.Body, &saved); err != nil {
-			return fmt.Errorf("decode completion: %w", err)
-		}
-		saved.Metadata = change.Metadata
-		var err error
-		o.Body, err = json.Marshal(saved)
-		return err
-	})
+	body, err := d.Completions.Update(r.Context(), c.Project, r.PathValue("completion"),
+		func(was json.RawMessage) (json.RawMessage, error) {
+			var saved storedCompletion
+			if err := json.Unmarshal(was, &saved); err != nil {
+				return nil, fmt.Errorf("decode completion: %w", err)
+			}
+			saved.Metadata = change.Metadata
+			return json.Marshal(saved)
+		})
 	if err != nil {
-		return completionMissing(err, id)
+		return err
 	}
-	return x.JSON(http.StatusOK, o.Body)
+	return x.JSON(http.StatusOK, body)
 }
 
 // Delete serves DELETE /v1/chat/completions/{completion}.
 func (d *Door) Delete(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	id := r.PathValue("completion")
-	if err := d.Objects.DeleteObject(r.Context(), c.Project, completionKey(id)); err != nil {
-		return completionMissing(err, id)
-	}
-	return x.JSON(http.StatusOK, exchange.Deleted(id, "chat.completion.deleted"))
+	return exchange.Delete(x, r, c, d.Completions.Delete, r.PathValue("completion"), "chat.completion.deleted")
 }
 
 // List serves GET /v1/chat/completions: the stored completions, optionally filtered by
@@ -167,24 +133,26 @@ func (d *Door) List(x *exchange.Exchange, r *http.Request, c berth.Caller) error
 	if err := q.End(); err != nil {
 		return err
 	}
-	fits := func(o *store.Object) bool { return isOf(o, model, wanted) }
+	fits := func(body json.RawMessage) bool { return isOf(body, model, wanted) }
 	if model == "" && len(wanted) == 0 {
 		fits = nil
 	}
-	found, more, err := d.listSome(r.Context(), c.Project, kindCompletion, page, fits)
+	found, more, err := d.Completions.List(r.Context(), c.Project, page, fits)
 	if err != nil {
 		return exchange.ListError(err, page)
 	}
-	return x.JSON(http.StatusOK, exchange.Documents(found, more))
+	return x.JSON(http.StatusOK, exchange.Documents(found, more, documentOf))
 }
 
+func documentOf(d completions.Document) (id string, body json.RawMessage) { return d.ID, d.Body }
+
 // isOf reports whether a completion has the model and the metadata. An empty model means any.
-func isOf(o *store.Object, model string, wanted map[string]string) bool {
+func isOf(body json.RawMessage, model string, wanted map[string]string) bool {
 	var saved struct {
 		Model    string            `json:"model"`
 		Metadata map[string]string `json:"metadata"`
 	}
-	if json.Unmarshal(o.Body, &saved) != nil || model != "" && saved.Model != model {
+	if json.Unmarshal(body, &saved) != nil || model != "" && saved.Model != model {
 		return false
 	}
 	for k, v := range wanted {
@@ -195,36 +163,6 @@ func isOf(o *store.Object, model string, wanted map[string]string) bool {
 	return true
 }
 
-// listSome returns a page of the objects for which fits is true. A nil fits means all.
-func (d *Door) listSome(ctx context.Context, p berth.ProjectID, kind store.Kind, page store.Page,
-	fits func(*store.Object) bool) ([]*store.Object, bool, error) {
-	if fits == nil {
-		return d.Objects.ListObjects(ctx, p, kind, "", page)
-	}
-	var found []*store.Object
-	most := page.Limit
-	for {
-		page.Limit = 100
-		objects, more, err := d.Objects.ListObjects(ctx, p, kind, "", page)
-		if err != nil {
-			return nil, false, err
-		}
-		for _, o := range objects {
-			if !fits(o) {
-				continue
-			}
-			if len(found) == most {
-				return found, true, nil
-			}
-			found = append(found, o)
-		}
-		if !more || len(objects) == 0 {
-			return found, false, nil
-		}
-		page.After = objects[len(objects)-1].ID
-	}
-}
-
 // ListMessages serves GET /v1/chat/completions/{completion}/messages: the messages of the
 // completion's request.
 func (d *Door) ListMessages(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
@@ -233,13 +171,9 @@ func (d *Door) ListMessages(x *exchange.Exchange, r *http.Request, c berth.Calle
 	if err := q.End(); err != nil {
 		return err
 	}
-	id := r.PathValue("completion")
-	if _, err := d.Objects.GetObject(r.Context(), c.Project, completionKey(id)); err != nil {
-		return completionMissing(err, id)
-	}
-	messages, more, err := d.Objects.ListObjects(r.Context(), c.Project, kindCompletionMessage, id, page)
+	messages, more, err := d.Completions.Messages(r.Context(), c.Project, r.PathValue("completion"), page)
 	if err != nil {
-		return exchange.ListError(err, page)
+		return err
 	}
-	return x.JSON(http.StatusOK, exchange.Documents(messages, more))
+	return x.JSON(http.StatusOK, exchange.Documents(messages, more, documentOf))
 }

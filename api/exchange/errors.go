@@ -10,7 +10,6 @@ import (
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/diskspace"
 	"github.com/berth-run/berth/internal/rule"
-	"github.com/berth-run/berth/store"
 )
 
 // OpenAI's types of errors.
@@ -57,11 +56,11 @@ type Error struct {
 func Describe(err error, requestID string) (int, Error) {
 	e, ok := errors.AsType[*berth.Error](err)
 	switch {
-	case errors.Is(err, store.ErrNotFound) && !ok:
+	case errors.Is(err, berth.ErrNotFound) && !ok:
 		e = &berth.Error{Code: berth.CodeNotFound, Message: "The requested object was not found."}
 	case lacksStorage(err, e):
 		e = diskspace.Refused(err)
-	case errors.Is(err, store.ErrUnavailable) && (!ok || e.Code == berth.CodeInternal):
+	case errors.Is(err, berth.ErrUnavailable) && (!ok || e.Code == berth.CodeInternal):
 		e = &berth.Error{Code: berth.CodeUnavailable,
 			Message: "The server's database is not available at the moment. Send the request again later."}
 	case !ok || e.Code == berth.CodeInternal:
@@ -86,7 +85,7 @@ func lacksStorage(err error, e *berth.Error) bool {
 	if e != nil && e.Code != berth.CodeInternal && e.Code != berth.CodeUnavailable {
 		return false
 	}
-	return errors.Is(err, store.ErrStorage) || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+	return errors.Is(err, berth.ErrStorage) || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
 // OrNull returns nil for "", which marshals to null, and otherwise a pointer to s.
@@ -143,7 +142,7 @@ func FollowError(ctx context.Context, id berth.ResponseID, err error) error {
 		return &berth.Error{Code: berth.CodeUnavailable, Err: err,
 			Message: "The server is stopping. Retrieve response '" + string(id) + "' again in a moment."}
 	}
-	if errors.Is(err, store.ErrNotFound) {
+	if errors.Is(err, berth.ErrNotFound) {
 		return ResponseNotFound(id)
 	}
 	return err

@@ -16,7 +16,6 @@ import (
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/diskspace"
 	"github.com/berth-run/berth/internal/ration"
-	"github.com/berth-run/berth/store"
 )
 
 // An Exchange is one request and its answer. It is the http.ResponseWriter of the request's
@@ -157,7 +156,7 @@ func (x *Exchange) answerError(err error) {
 	status, e := Describe(err, x.requestID)
 	if status == http.StatusInsufficientStorage {
 		writeRetry(x.Header(), diskspace.RetryAfter)
-	} else if errors.Is(err, store.ErrUnavailable) {
+	} else if errors.Is(err, berth.ErrUnavailable) {
 		writeRetry(x.Header(), unavailableRetry)
 	} else if e, ok := errors.AsType[*berth.Error](err); ok {
 		writeRetry(x.Header(), e.RetryAfter)

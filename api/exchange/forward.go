@@ -9,7 +9,6 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/cluster"
-	"github.com/berth-run/berth/store"
 )
 
 type forwardedKey struct{}
@@ -64,7 +63,7 @@ func (x *Exchange) toContainer(r *http.Request, p berth.ProjectID, id berth.Cont
 		return false, err
 	}
 	if x.forwarded {
-		return false, store.Elsewhere("Container with id '"+string(id)+"'", place.Server)
+		return false, cluster.Elsewhere("Container with id '"+string(id)+"'", place.Server)
 	}
 	return true, placement.Forward(x, r, c, place.Server)
 }
@@ -97,7 +96,7 @@ func (x *Exchange) again(r *http.Request) *http.Request {
 
 // ServerFor returns the server that an ElsewhereError in err names, or "".
 func ServerFor(err error) string {
-	if e, ok := errors.AsType[*store.ElsewhereError](err); ok {
+	if e, ok := errors.AsType[*cluster.ElsewhereError](err); ok {
 		return e.Server
 	}
 	return ""

@@ -4,17 +4,14 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/cluster"
-	"github.com/berth-run/berth/store"
+	"github.com/berth-run/berth/idempotency"
 )
 
 // A POST with the header Idempotency-Key is executed once: a client that repeats it, with
@@ -27,40 +24,27 @@ import (
 // response is not in the store but in the memory of a server, the repetition is forwarded there.
 const (
 	idempotencyKey = "Idempotency-Key"
-	// KindIdempotency is the kind of the stored objects.
-	KindIdempotency = store.KindIdempotency
 
-	idempotencyTime   = 24 * time.Hour // until a stored answer expires
-	idempotencyLength = 255            // maximum length of a key in bytes
-	idempotencyAnswer = 8 << 20        // maximum size of a stored answer in bytes
+	idempotencyLength = 255     // maximum length of a key in bytes
+	idempotencyAnswer = 8 << 20 // maximum size of a stored answer in bytes
 )
 
-// idempotency answers requests with an Idempotency-Key.
-type idempotency struct {
-	objects  store.Objects
+// once answers requests with an Idempotency-Key.
+type once struct {
+	records  *idempotency.Records
 	log      *slog.Logger
 	attempts attempts
 }
 
-// idempotencyRecord is the body of an object of KindIdempotency. It has a Response or an Answer.
-type idempotencyRecord struct {
-	Fingerprint string           `json:"fingerprint"` // of the request
-	Response    berth.ResponseID `json:"response,omitempty"`
-	Server      string           `json:"server,omitempty"` // that creates Response; empty without a cluster
-	Status      int              `json:"status,omitempty"`
-	ContentType string           `json:"content_type,omitempty"`
-	Answer      []byte           `json:"answer,omitempty"` // sealed
-}
-
 // handle runs the handler of a route, unless a stored answer has the same key.
-func (i *idempotency) handle(x *Exchange, r *http.Request, c berth.Caller, rt Route) error {
+func (i *once) handle(x *Exchange, r *http.Request, c berth.Caller, rt Route) error {
 	name := r.Header.Get(idempotencyKey)
 	if len(name) > idempotencyLength || strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r > '~' }) {
 		return berth.Errorf(berth.CodeInvalid, "Invalid '%s' header. Expected at most %d printable ASCII characters.",
 			idempotencyKey, idempotencyLength)
 	}
 	sum := sha256.Sum256([]byte(r.URL.Path + "\x00" + name))
-	key := store.ObjectKey{Kind: KindIdempotency, ID: hex.EncodeToString(sum[:])}
+	key := hex.EncodeToString(sum[:])
 	print, err := x.fingerprint(r)
 	if err != nil {
 		return err
@@ -75,12 +59,12 @@ func (i *idempotency) handle(x *Exchange, r *http.Request, c berth.Caller, rt Ro
 	defer done()
 	defer print.close()
 	sealer := newSealer(name)
-	release, err := x.server.Placement.Acquire(r.Context(), "once/"+string(c.Project)+"/"+key.ID)
+	release, err := x.server.Placement.Acquire(r.Context(), "once/"+string(c.Project)+"/"+key)
 	if err != nil {
 		return err
 	}
 	defer release()
-	before, err := i.find(r.Context(), c.Project, key)
+	before, err := i.records.Find(r.Context(), c.Project, key)
 	if err != nil {
 		return err
 	}
@@ -91,7 +75,7 @@ func (i *idempotency) handle(x *Exchange, r *http.Request, c berth.Caller, rt Ro
 }
 
 // repeat sends a stored answer again. It returns errKeyReused if the request differs.
-func repeat(x *Exchange, before *idempotencyRecord, print *fingerprint, sealer sealer) error {
+func repeat(x *Exchange, before *idempotency.Record, print *fingerprint, sealer sealer) error {
 	if err := print.finish(); err != nil {
 		return err
 	}
@@ -115,14 +99,14 @@ var errKeyReused = &berth.Error{Code: berth.CodeInvalid, Wire: "idempotency_key_
 // nameResponse runs a handler that creates one response, with the response id that is
 // stored for the key. If the handler fails and a retry may succeed, nameResponse stores a
 // new id for the retry.
-func (i *idempotency) nameResponse(x *Exchange, r *http.Request, c berth.Caller, key store.ObjectKey,
+func (i *once) nameResponse(x *Exchange, r *http.Request, c berth.Caller, key string,
 	fingerprint string, h Handler) error {
-	name := idempotencyRecord{Fingerprint: fingerprint, Response: berth.ResponseID(berth.NewID(berth.PrefixResponse)),
+	name := idempotency.Record{Fingerprint: fingerprint, Response: berth.ResponseID(berth.NewID(berth.PrefixResponse)),
 		Server: x.server.Placement.Self()}
-	err := i.save(r.Context(), c.Project, key, name)
-	if errors.Is(err, store.ErrExists) {
-		var before *idempotencyRecord
-		if before, err = i.find(r.Context(), c.Project, key); before != nil {
+	saved, err := i.records.Save(r.Context(), c.Project, key, name)
+	if err == nil && !saved {
+		var before *idempotency.Record
+		if before, err = i.records.Find(r.Context(), c.Project, key); before != nil {
 			name = *before
 		}
 	}
@@ -155,8 +139,8 @@ func (i *idempotency) nameResponse(x *Exchange, r *http.Request, c berth.Caller,
 
 // creator returns the other server that a repeated request must be forwarded to: it has the
 // response of the key in its memory only. If that server is dead, this one takes its place.
-func (i *idempotency) creator(x *Exchange, r *http.Request, p berth.ProjectID, key store.ObjectKey,
-	name idempotencyRecord) (server string, err error) {
+func (i *once) creator(x *Exchange, r *http.Request, p berth.ProjectID, key string,
+	name idempotency.Record) (server string, err error) {
 	placement := x.server.Placement
 	if x.forwarded || name.Server == placement.Self() {
 		return "", nil
@@ -173,7 +157,7 @@ func (i *idempotency) creator(x *Exchange, r *http.Request, p berth.ProjectID, k
 		return name.Server, nil
 	}
 	server = placement.Self()
-	err = i.change(r.Context(), p, key, name, func(now *idempotencyRecord) {
+	err = i.records.Change(r.Context(), p, key, name.Response, func(now *idempotency.Record) {
 		if now.Server == name.Server {
 			now.Server = placement.Self()
 		}
@@ -186,39 +170,20 @@ func (i *idempotency) creator(x *Exchange, r *http.Request, p berth.ProjectID, k
 }
 
 // assign stores which server creates the response of a key.
-func (i *idempotency) assign(ctx context.Context, p berth.ProjectID, key store.ObjectKey, name idempotencyRecord,
+func (i *once) assign(ctx context.Context, p berth.ProjectID, key string, name idempotency.Record,
 	server string) error {
-	return i.change(ctx, p, key, name, func(now *idempotencyRecord) { now.Server = server })
+	return i.records.Change(ctx, p, key, name.Response, func(now *idempotency.Record) { now.Server = server })
 }
 
 // rename stores a new response id for a key, unless another request has already done so.
-func (i *idempotency) rename(ctx context.Context, p berth.ProjectID, key store.ObjectKey, was idempotencyRecord) error {
-	return i.change(ctx, p, key, was, func(now *idempotencyRecord) {
+func (i *once) rename(ctx context.Context, p berth.ProjectID, key string, was idempotency.Record) error {
+	return i.records.Change(ctx, p, key, was.Response, func(now *idempotency.Record) {
 		now.Response = berth.ResponseID(berth.NewID(berth.PrefixResponse))
 	})
 }
 
-// change changes the stored value of a key, unless it names another response than was.
-func (i *idempotency) change(ctx context.Context, p berth.ProjectID, key store.ObjectKey, was idempotencyRecord,
-	f func(*idempotencyRecord)) error {
-	_, err := i.objects.UpdateObject(ctx, p, key, func(o *store.Object) error {
-		var now idempotencyRecord
-		if err := json.Unmarshal(o.Body, &now); err != nil {
-			return fmt.Errorf("decode key: %w", err)
-		}
-		if now.Response != was.Response {
-			return nil
-		}
-		f(&now)
-		var err error
-		o.Body, err = json.Marshal(now)
-		return err
-	})
-	return err
-}
-
 // storeAnswer runs a handler, stores its answer and then sends it.
-func (i *idempotency) storeAnswer(x *Exchange, r *http.Request, c berth.Caller, key store.ObjectKey, print *fingerprint,
+func (i *once) storeAnswer(x *Exchange, r *http.Request, c berth.Caller, key string, print *fingerprint,
 	sealer sealer, h Handler) error {
 	buffer := &bufferedWriter{ResponseWriter: x.ResponseWriter, patience: x.server.Limits.Patience}
 	x.ResponseWriter = buffer
@@ -231,51 +196,12 @@ func (i *idempotency) storeAnswer(x *Exchange, r *http.Request, c berth.Caller, 
 	}
 	if buffer.status/100 == 2 && !buffer.through && print.finish() == nil {
 		// Store the answer even if the client is gone: the request has been executed.
-		err := i.save(context.WithoutCancel(r.Context()), c.Project, key, idempotencyRecord{Fingerprint: print.sum(),
-			Status:      buffer.status,
-			ContentType: x.Header().Get("Content-Type"), Answer: sealer.seal(buffer.body.Bytes())})
+		_, err := i.records.Save(context.WithoutCancel(r.Context()), c.Project, key, idempotency.Record{
+			Fingerprint: print.sum(), Status: buffer.status, ContentType: x.Header().Get("Content-Type"),
+			Answer: sealer.seal(buffer.body.Bytes())})
 		if err != nil {
 			i.log.Error("failed to store an answer for its Idempotency-Key", "request_id", x.requestID, "err", err)
 		}
 	}
 	return nil
-}
-
-// find returns the stored value of a key, or nil.
-func (i *idempotency) find(ctx context.Context, p berth.ProjectID, key store.ObjectKey) (*idempotencyRecord, error) {
-	o, err := i.objects.GetObject(ctx, p, key)
-	if errors.Is(err, store.ErrNotFound) || err == nil && o.ExpiresAt <= time.Now().Unix() {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	var k idempotencyRecord
-	if err := json.Unmarshal(o.Body, &k); err != nil {
-		return nil, fmt.Errorf("decode key: %w", err)
-	}
-	return &k, nil
-}
-
-// save stores k for a key. It returns store.ErrExists if the key has a value that has not
-// expired.
-func (i *idempotency) save(ctx context.Context, p berth.ProjectID, key store.ObjectKey, k idempotencyRecord) error {
-	body, err := json.Marshal(k)
-	if err != nil {
-		return err
-	}
-	now := time.Now()
-	o := &store.Object{ObjectKey: key, CreatedAt: now.Unix(), ExpiresAt: now.Add(idempotencyTime).Unix(), Body: body}
-	err = i.objects.CreateObjects(ctx, p, o)
-	if !errors.Is(err, store.ErrExists) {
-		return err
-	}
-	_, err = i.objects.UpdateObject(ctx, p, key, func(old *store.Object) error {
-		if old.ExpiresAt > now.Unix() {
-			return store.ErrExists
-		}
-		old.ExpiresAt, old.Body = o.ExpiresAt, o.Body
-		return nil
-	})
-	return err
 }

@@ -11,7 +11,7 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/cluster"
-	"github.com/berth-run/berth/store"
+	"github.com/berth-run/berth/idempotency"
 )
 
 // A pair is a cluster of two servers with one database, as each sees it.
@@ -76,7 +76,7 @@ func newPair(t *testing.T, traits Traits, does func(server string) Handler) (a, 
 	s := &shared{locks: map[string]chan struct{}{}, at: map[string]http.Handler{}, dead: map[string]bool{},
 		stored: map[berth.ResponseID]bool{}}
 	for _, name := range []string{"a", "b"} {
-		server := New(Options{Keys: &keyring{}, Objects: db, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		server := New(Options{Keys: &keyring{}, Repeats: idempotency.New(db), Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 			Limits: Limits{MaxBody: 1 << 20}, Placement: pair{name: name, shared: s}})
 		mux := http.NewServeMux()
 		rt := Route{Method: "POST", Path: "/v1/things", Handle: does(name), Traits: ReadsQuery | traits}
@@ -168,7 +168,7 @@ func TestIdempotencyFollowsForwarding(t *testing.T) {
 				return err
 			}
 			if server == "a" {
-				return store.Elsewhere("Container 'c'", "b")
+				return cluster.Elsewhere("Container 'c'", "b")
 			}
 			ran[server]++
 			return x.JSON(http.StatusOK, c.Response)

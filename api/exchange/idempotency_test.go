@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/idempotency"
 	"github.com/berth-run/berth/store"
 	"github.com/berth-run/berth/store/sqlite"
 )
@@ -59,7 +60,7 @@ func counting(t *testing.T, objects store.Objects, keys store.Keys, c *counter) 
 }
 
 func countingServer(t *testing.T, objects store.Objects, keys store.Keys, c *counter) (http.Handler, *Server) {
-	s := New(Options{Keys: keys, Objects: objects, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+	s := New(Options{Keys: keys, Repeats: idempotency.New(objects), Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 		Limits: Limits{MaxBody: 1 << 20}})
 	mux := http.NewServeMux()
 	rt := Route{Method: "POST", Path: "/v1/things/{thing}", Handle: c.handle, Traits: ReadsQuery}
@@ -125,7 +126,7 @@ func TestIdempotency(t *testing.T) {
 		t.Errorf("after a restart: got %s, want the first answer", w.Body)
 	}
 	// A day later.
-	expired, err := db.ExpiredObjects(t.Context(), KindIdempotency, time.Now().Add(idempotencyTime+time.Second), 100)
+	expired, err := db.ExpiredObjects(t.Context(), idempotency.Kind, time.Now().Add(idempotency.Life+time.Second), 100)
 	if err != nil || len(expired) != 4 {
 		t.Fatalf("got %d objects that expire within a day, %v, want 4", len(expired), err)
 	}
@@ -309,11 +310,11 @@ func TestStoredAnswersAreSealed(t *testing.T) {
 		return x.JSON(200, "canary")
 	}})
 	post(s, "/v1/things/1", "the key", asJSON, `{}`)
-	refs, err := db.ExpiredObjects(t.Context(), KindIdempotency, time.Now().Add(2*idempotencyTime), 2)
+	refs, err := db.ExpiredObjects(t.Context(), idempotency.Kind, time.Now().Add(2*idempotency.Life), 2)
 	if err != nil || len(refs) != 1 {
 		t.Fatalf("got %d objects, %v", len(refs), err)
 	}
-	k, err := server.once.find(t.Context(), refs[0].Project, refs[0].ObjectKey)
+	k, err := server.once.records.Find(t.Context(), refs[0].Project, refs[0].ID)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/berth-run/berth"
-	"github.com/berth-run/berth/store"
 )
 
 // Identify returns the caller of a request, or an error for the client if the request must
@@ -125,7 +124,7 @@ func (s *Server) callerOf(r *http.Request, token string) (berth.Caller, error) {
 			}
 			return berth.Caller{Project: key.Project, Key: key.ID}, nil
 		}
-		if err != nil && !errors.Is(err, store.ErrNotFound) {
+		if err != nil && !errors.Is(err, berth.ErrNotFound) {
 			return berth.Caller{}, err
 		}
 	}
@@ -258,13 +257,17 @@ func (o *openness) is(ctx context.Context) (bool, error) {
 	return !o.closed, nil
 }
 
-// Keys are the keys of the API.
-type Keys = store.Keys
+// Keys are the keys of the API; store.Keys has them.
+type Keys interface {
+	// KeyByHash returns the key whose secret has this SHA-256, or berth.ErrNotFound.
+	KeyByHash(ctx context.Context, hash [32]byte) (*berth.Key, error)
+	ListKeys(ctx context.Context) ([]*berth.Key, error)
+}
 
 // IsKey reports whether a text is the secret of a key.
 func IsKey(ctx context.Context, keys Keys, text string) (bool, error) {
 	_, err := keys.KeyByHash(ctx, sha256.Sum256([]byte(text)))
-	if errors.Is(err, store.ErrNotFound) {
+	if errors.Is(err, berth.ErrNotFound) {
 		return false, nil
 	}
 	if err != nil {

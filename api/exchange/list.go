@@ -9,7 +9,6 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/internal/rule"
-	"github.com/berth-run/berth/store"
 )
 
 // A Listing is a page of a list on the wire.
@@ -45,12 +44,12 @@ func Deleted[ID ~string](id ID, object string) Deletion {
 }
 
 // A Page is a part of a list that a client requests.
-type Page = store.Page
+type Page = berth.Page
 
 // ListError returns the client's error for a failed read of a page. "Not found" means that
 // the list does not contain page.After.
-func ListError(err error, page store.Page) error {
-	if page.After != "" && (errors.Is(err, store.ErrNotFound) || berth.ErrorCode(err) == berth.CodeNotFound) {
+func ListError(err error, page berth.Page) error {
+	if page.After != "" && (errors.Is(err, berth.ErrNotFound) || berth.ErrorCode(err) == berth.CodeNotFound) {
 		return AfterNotFound(page.After)
 	}
 	return err
@@ -63,7 +62,7 @@ func AfterNotFound(id string) error {
 
 // List answers a request for a page of a list: 20 elements by default, at most 100. id returns the id of an element.
 func List[T any](x *Exchange, r *http.Request, c berth.Caller,
-	list func(context.Context, berth.ProjectID, store.Page) ([]T, bool, error), id func(T) string) error {
+	list func(context.Context, berth.ProjectID, berth.Page) ([]T, bool, error), id func(T) string) error {
 	q := NewQuery(r)
 	page := q.Page(20, 100)
 	if err := q.End(); err != nil {
@@ -95,20 +94,24 @@ func Delete[ID ~string](x *Exchange, r *http.Request, c berth.Caller,
 	return x.JSON(http.StatusOK, Deleted(id, object))
 }
 
-// Documents returns a page with the JSON of stored objects.
-func Documents(list []*store.Object, more bool) Listing[json.RawMessage] {
-	ids := ListOf(list, more, func(o *store.Object) string { return o.ID })
+// Documents returns a page with the JSON of stored objects, which of returns with their ids.
+func Documents[T any](list []T, more bool, of func(T) (id string, body json.RawMessage)) Listing[json.RawMessage] {
+	ids := ListOf(list, more, func(o T) string {
+		id, _ := of(o)
+		return id
+	})
 	page := Listing[json.RawMessage]{Object: ids.Object, Data: []json.RawMessage{}, FirstID: ids.FirstID,
 		LastID: ids.LastID, HasMore: more}
 	for _, o := range list {
-		page.Data = append(page.Data, o.Body)
+		_, body := of(o)
+		page.Data = append(page.Data, body)
 	}
 	return page
 }
 
 // PageOf returns one page of all and whether another page follows. all must be sorted from
 // the oldest to the newest.
-func PageOf[T any](all []T, page store.Page, id func(T) string) ([]T, bool, error) {
+func PageOf[T any](all []T, page berth.Page, id func(T) string) ([]T, bool, error) {
 	all = slices.Clone(all)
 	if !page.Ascending {
 		slices.Reverse(all)

@@ -10,7 +10,6 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/internal/rule"
-	"github.com/berth-run/berth/store"
 )
 
 // A Query reads the parameters of a URL. It records the first error.
@@ -123,8 +122,8 @@ func (q *Query) List(name string, values []string) (found []string) {
 const pageBytes = 8 << 20
 
 // Page reads limit, order and after.
-func (q *Query) Page(limit, most int64) store.Page {
-	return store.Page{
+func (q *Query) Page(limit, most int64) berth.Page {
+	return berth.Page{
 		Bytes:     pageBytes,
 		Limit:     int(q.Integer("limit", limit, 1, most)),
 		Ascending: q.OneOf("order", "asc", "desc") == "asc",
@@ -133,14 +132,14 @@ func (q *Query) Page(limit, most int64) store.Page {
 }
 
 // PageBoth reads limit, order, after and before.
-func (q *Query) PageBoth() store.Page {
+func (q *Query) PageBoth() berth.Page {
 	page := q.Page(20, 100)
 	page.Before = q.Text("before")
 	return page
 }
 
 // PageAscending reads limit, order and after of a list whose default order is ascending.
-func (q *Query) PageAscending() store.Page {
+func (q *Query) PageAscending() berth.Page {
 	page := q.Page(20, 100)
 	page.Ascending = q.values.Get("order") != "desc"
 	return page

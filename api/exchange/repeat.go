@@ -13,7 +13,6 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/internal/sse"
-	"github.com/berth-run/berth/store"
 )
 
 // A sealer encrypts answers with the Idempotency-Key of their requests. Without the key,
@@ -47,7 +46,7 @@ type attempts struct {
 
 type attempt struct {
 	project berth.ProjectID
-	key     store.ObjectKey
+	key     string
 }
 
 // start waits until no other request has the same key. The caller must call done.

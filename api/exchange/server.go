@@ -22,20 +22,20 @@ import (
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/cluster"
 	"github.com/berth-run/berth/diskspace"
+	"github.com/berth-run/berth/idempotency"
 	"github.com/berth-run/berth/internal/conns"
 	"github.com/berth-run/berth/internal/ration"
 	"github.com/berth-run/berth/project"
-	"github.com/berth-run/berth/store"
 )
 
 // Options are the parts of a server. Those without a default are required.
 type Options struct {
-	Keys     store.Keys
+	Keys     Keys
 	Closed   bool // requests always need a key: the store had keys at the start
 	Quota    *project.Quota
-	Space    Space         // nil means that disk space is not checked
-	Objects  store.Objects // stores the answers for Idempotency-Keys
-	Observer Observer      // may be nil
+	Space    Space                // nil means that disk space is not checked
+	Repeats  *idempotency.Records // what requests with an Idempotency-Key have led to
+	Observer Observer             // may be nil
 	Log      *slog.Logger
 	Memory   Memory
 	Limits   Limits
@@ -78,7 +78,7 @@ type Limits struct {
 type Server struct {
 	Options
 	open openness
-	once idempotency
+	once once
 
 	running running
 }
@@ -104,7 +104,7 @@ func New(opts Options) *Server {
 		opts.Placement = cluster.Solo{}
 	}
 	return &Server{Options: opts, open: openness{keys: opts.Keys, closed: opts.Closed},
-		once: idempotency{objects: opts.Objects, log: opts.Log}}
+		once: once{records: opts.Repeats, log: opts.Log}}
 }
 
 // Handler returns a handler that calls next for every request. It gives the request an id,

@@ -16,7 +16,7 @@ import (
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/internal/jsonscan"
 	"github.com/berth-run/berth/internal/sse"
-	"github.com/berth-run/berth/store"
+	"github.com/berth-run/berth/journal"
 )
 
 // An EventWriter sends server-sent events to one client, and comments while there are no
@@ -106,7 +106,7 @@ func (o *EventWriter) KeepAlive(gone func()) (stop func()) {
 func (o *EventWriter) Obfuscates() bool { return o.obfuscate }
 
 // Events sends events of the journal.
-func (o *EventWriter) Events(events []store.Event) error {
+func (o *EventWriter) Events(events []journal.Event) error {
 	return o.send(func() error {
 		for _, ev := range events {
 			data, tail := []byte(ev.Data), []byte(nil)

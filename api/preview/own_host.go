@@ -9,7 +9,6 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/exchange"
-	"github.com/berth-run/berth/store"
 )
 
 // previewRoute is the route of requests to hosts of ports in metrics and logs.
@@ -142,7 +141,7 @@ func (d *Door) dropKey(r *http.Request) error {
 	switch {
 	case err == nil || strings.HasPrefix(token, berth.KeyPrefix):
 		r.Header.Del("Authorization")
-	case !errors.Is(err, store.ErrNotFound):
+	case !errors.Is(err, berth.ErrNotFound):
 		return err
 	}
 	return nil

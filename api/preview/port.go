@@ -14,7 +14,6 @@ import (
 	"github.com/berth-run/berth/container"
 	"github.com/berth-run/berth/internal/conns"
 	"github.com/berth-run/berth/internal/rule"
-	"github.com/berth-run/berth/store"
 )
 
 // The default and maximum life of links, in seconds.
@@ -212,7 +211,7 @@ func (d *Door) checkLink(r *http.Request, l Link) (berth.KeyID, error) {
 		case err != nil:
 			return "", err
 		case key.Project != l.Project || key.ExpiresAt != 0 && key.ExpiresAt <= d.Now().Unix():
-			return "", store.ErrNotFound
+			return "", berth.ErrNotFound
 		}
 		return key.ID, nil
 	}

@@ -133,11 +133,14 @@ var Imports = map[string][]string{
 	"engine": {"", "cluster", "internal/span", "engine/transcript", "journal", "model", "model/embedding", "store",
 		"tool", "internal/backoff"},
 	"engine/transcript": {"", "internal/seal", "model", "store", "tool"},
-	"api": {"", "audit", "api/assistants", "api/chat", "api/e2b", "api/envd", "api/exchange", "api/manual", "api/mcp",
-		"api/preview", "api/request", "api/socket", "batch", "bundle", "diskspace", "engine", "files", "files/uploads",
-		"guest", "internal/jsonscan", "internal/nofile", "internal/rule", "journal", "model", "model/embedding",
-		"project", "container", "container/command", "container/session", "container/snapshot", "skills", "store",
-		"container/volume", "vectorstore", "webhook"},
+	"completions":       {"", "internal/rule", "store"},
+	"idempotency":       {"", "store"},
+	"threads":           {"", "engine", "files", "internal/rule", "journal", "model", "store", "vectorstore"},
+	"api": {"", "api/assistants", "api/chat", "api/e2b", "api/envd", "api/exchange", "api/manual", "api/mcp",
+		"api/preview", "api/request", "api/socket", "audit", "batch", "bundle", "completions", "container",
+		"container/command", "container/session", "container/snapshot", "container/volume", "diskspace", "engine",
+		"files", "files/uploads", "guest", "idempotency", "internal/jsonscan", "internal/nofile", "internal/rule",
+		"journal", "model", "model/embedding", "project", "skills", "store", "threads", "vectorstore", "webhook"},
 	"api/manual": {},
 	"api/mcp": {"", "api/exchange", "cluster", "container", "container/command", "container/session", "guest",
 		"internal/rule"},
@@ -146,15 +149,14 @@ var Imports = map[string][]string{
 		"container/deadline", "container/volume", "egress", "files", "guest", "guest/jupyter", "internal/conns",
 		"internal/rule", "secrets", "webhook"},
 	"api/exchange": {"", "cluster", "internal/span", "diskspace", "internal/conns", "internal/jsonscan",
-		"internal/ration", "internal/rule", "internal/sse", "project", "store"},
+		"idempotency", "internal/ration", "internal/rule", "internal/sse", "journal", "project"},
 	"api/request": {"", "internal/rule", "tool"},
-	"api/chat": {"", "api/exchange", "api/request", "engine", "internal/rule", "journal", "store", "tool",
+	"api/chat": {"", "api/exchange", "api/request", "completions", "engine", "internal/rule", "journal", "tool",
 		"tool/shell"},
 	"api/socket": {"", "api/exchange", "api/request", "engine", "internal/jsonscan", "internal/ration",
 		"internal/rule", "journal"},
-	"api/assistants": {"", "api/exchange", "engine", "files", "internal/rule", "journal", "model", "store",
-		"vectorstore"},
-	"api/preview":          {"", "api/exchange", "container", "egress", "internal/conns", "internal/rule", "store"},
+	"api/assistants":       {"", "api/exchange", "internal/rule", "threads", "vectorstore"},
+	"api/preview":          {"", "api/exchange", "container", "egress", "internal/conns", "internal/rule"},
 	"console":              {"", "console/markdown", "guest", "internal/jsonscan", "internal/sse"},
 	"console/markdown":     {"internal/jail"},
 	"internal/span":        {},
@@ -256,6 +258,27 @@ var Bans = map[string][]string{
 		"container/volume", "sandbox/host", "sandbox/gvisor", "sandbox/microvm", "sandbox/local", "sandbox/drivertest",
 		"guest/boot", "guest/server", "image", "internal/disktest", "internal/dockertest", "internal/kubetest",
 		"internal/s3test", "store/postgres/pgtest", "store/storetest", "e2e/bench", "server/doctor", "e2e"},
+}
+
+// StoreDoors lists the doors that import the store. A door is HTTP and JSON: what it stores belongs to a package below
+// it, which other doors can use. Doors only leave the list.
+var StoreDoors = []string{"api"}
+
+// checkDoors returns a message for each door that may import the store by the table and is not listed, and for each
+// that is listed in vain.
+func checkDoors(imports map[string][]string, listed []string) (broken []string) {
+	for pkg, allowed := range imports {
+		stores := slices.ContainsFunc(allowed, func(p string) bool {
+			return p == "store" || strings.HasPrefix(p, "store/")
+		})
+		switch door := pkg == "api" || strings.HasPrefix(pkg, "api/"); {
+		case door && stores && !slices.Contains(listed, pkg):
+			broken = append(broken, fmt.Sprintf("%s is a door and must not import the store", pkg))
+		case !stores && slices.Contains(listed, pkg):
+			broken = append(broken, fmt.Sprintf("%s does not import the store: remove it from StoreDoors", pkg))
+		}
+	}
+	return broken
 }
 
 // Clocked lists the packages that have a clock (internal/clock). They read the time and wait by it alone, because with

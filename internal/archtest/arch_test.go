@@ -3,6 +3,7 @@ package archtest
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -14,6 +15,21 @@ func TestHouse(t *testing.T) {
 	}
 	for _, b := range broken {
 		t.Error(b)
+	}
+}
+
+// No door imports the store, except those that are listed.
+func TestDoors(t *testing.T) {
+	for _, b := range checkDoors(Imports, StoreDoors) {
+		t.Error(b)
+	}
+	got := checkDoors(map[string][]string{"api/a": {"store"}, "api/b": {"store/sql"}, "api/c": {"container"},
+		"api/d": {"store"}, "container": {"store"}}, []string{"api/d", "api/c"})
+	slices.Sort(got)
+	want := []string{"api/a is a door and must not import the store", "api/b is a door and must not import the store",
+		"api/c does not import the store: remove it from StoreDoors"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 

@@ -184,14 +184,14 @@ func (d objects) ListObjects(ctx context.Context, p berth.ProjectID, kind store.
 // whether the page was shortened.
 func (d objects) fit(ctx context.Context, between string, args in, page store.Page) (n int, shortened bool,
 	err error) {
-	if !page.Sized(ctx) {
+	if !store.Sized(ctx, page) {
 		return page.Limit, false, nil
 	}
 	sizes, err := Column[int64](ctx, d.driver, `SELECT CAST(octet_length(body) AS bigint)`+between, args...)
 	if err != nil {
 		return 0, false, d.driver.Convert(err)
 	}
-	return page.Fit(ctx, sizes)
+	return store.Fit(ctx, page, sizes)
 }
 
 func (d objects) UpdateObject(ctx context.Context, p berth.ProjectID, key store.ObjectKey,

@@ -1,4 +1,4 @@
-package assistants
+package threads
 
 import (
 	"bytes"
@@ -9,11 +9,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"maps"
 	"strings"
 
+	"golang.org/x/sync/singleflight"
+
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/files"
+	"github.com/berth-run/berth/store"
 )
 
 // An output is what a run makes and the Assistants API shows as an uploaded file: an image
@@ -53,8 +57,17 @@ func codeCall(it berth.Item) *berth.CodeInterpreterCall {
 	return &call
 }
 
-// outputsOf returns the outputs of a response so far.
-func (s *Service) outputsOf(p berth.ProjectID, leg *berth.Response) []output {
+// An outputStore saves the outputs of runs as files. It is safe for concurrent use.
+type outputStore struct {
+	objects        store.Objects
+	files          Files
+	containerFiles ContainerFiles
+	log            *slog.Logger
+	saving         singleflight.Group // of outputs, by project and file
+}
+
+// of returns the outputs of a response so far.
+func (s *outputStore) of(p berth.ProjectID, leg *berth.Response) []output {
 	var all []output
 	for i, it := range leg.Output {
 		if call := codeCall(it); call != nil {
@@ -71,7 +84,7 @@ func (s *Service) outputsOf(p berth.ProjectID, leg *berth.Response) []output {
 				}
 				all = append(all, output{citedID(leg.ID, a.FileID), a.Filename,
 					func(ctx context.Context) (io.ReadCloser, error) {
-						content, _, err := s.ContainerFiles.Open(ctx, p, a.ContainerID, berth.CFileID(a.FileID))
+						content, _, err := s.containerFiles.Open(ctx, p, a.ContainerID, berth.CFileID(a.FileID))
 						return content, err
 					}})
 			}
@@ -97,21 +110,21 @@ func images(r berth.ResponseID, index int, call *berth.CodeInterpreterCall) []ou
 	return all
 }
 
-// saveOutputs saves the outputs of a run's last leg as files and records which of them
+// save saves the outputs of a run's last leg as files and records which of them
 // exist. It logs one that cannot be saved, for example because the container has ended or
 // the project is full; steps and messages leave that one out.
-func (s *Service) saveOutputs(ctx context.Context, c berth.Caller, r *Record, leg *berth.Response) error {
+func (s *outputStore) save(ctx context.Context, c berth.Caller, r *Record, leg *berth.Response) error {
 	var saved map[berth.FileID]bool
-	for _, o := range s.outputsOf(c.Project, leg) {
+	for _, o := range s.of(c.Project, leg) {
 		if _, known := r.Files[o.id]; known {
 			continue
 		}
-		err := s.saveOutput(ctx, c.Project, o)
+		err := s.saveOne(ctx, c.Project, o)
 		if _, lost := errors.AsType[*lostError](err); !lost && berth.ErrorCode(err) == berth.CodeInternal {
 			return fmt.Errorf("save output of run: %w", err)
 		}
 		if err != nil {
-			s.Log.Warn("failed to save an output of a run", "run", r.Run.ID, "name", o.name, "request_id", c.RequestID,
+			s.log.Warn("failed to save an output of a run", "run", r.Run.ID, "name", o.name, "request_id", c.RequestID,
 				"err", err)
 		}
 		if saved == nil {
@@ -122,7 +135,7 @@ func (s *Service) saveOutputs(ctx context.Context, c berth.Caller, r *Record, le
 	if saved == nil {
 		return nil
 	}
-	changed, err := update(ctx, s.Objects, c.Project, runKey(r.Run.ThreadID, r.Run.ID), func(r *Record) error {
+	changed, err := update(ctx, s.objects, c.Project, runKey(r.Run.ThreadID, r.Run.ID), func(r *Record) error {
 		if r.Files == nil {
 			r.Files = map[berth.FileID]bool{}
 		}
@@ -138,11 +151,11 @@ func (s *Service) saveOutputs(ctx context.Context, c berth.Caller, r *Record, le
 	return err
 }
 
-// saveOutput saves an output, unless another request has.
-func (s *Service) saveOutput(ctx context.Context, p berth.ProjectID, o output) error {
+// saveOne saves an output, unless another request has.
+func (s *outputStore) saveOne(ctx context.Context, p berth.ProjectID, o output) error {
 	ctx = context.WithoutCancel(ctx)
 	_, err, _ := s.saving.Do(string(p)+"/"+string(o.id), func() (any, error) {
-		if _, err := s.Files.Get(ctx, p, o.id); berth.ErrorCode(err) != berth.CodeNotFound {
+		if _, err := s.files.Get(ctx, p, o.id); berth.ErrorCode(err) != berth.CodeNotFound {
 			return nil, err
 		}
 		content, err := o.open(ctx)
@@ -151,7 +164,7 @@ func (s *Service) saveOutput(ctx context.Context, p berth.ProjectID, o output) e
 		}
 		defer content.Close()
 		source := &sourceReader{Reader: content}
-		_, err = s.Files.Create(ctx, p, files.CreateRequest{ID: o.id, Filename: o.name,
+		_, err = s.files.Create(ctx, p, files.CreateRequest{ID: o.id, Filename: o.name,
 			Purpose: files.PurposeAssistantsOutput}, source)
 		if source.err != nil {
 			return nil, &lostError{source.err}

@@ -1,4 +1,4 @@
-package assistants
+package threads
 
 import (
 	"context"
@@ -41,12 +41,18 @@ func assistantKey(id string) store.ObjectKey { return store.ObjectKey{Kind: kind
 
 // A Catalog stores assistants. It is safe for concurrent use.
 type Catalog struct {
-	objects store.Objects
-	now     func() time.Time
+	objects   store.Objects
+	resources *resourceStore
+	now       func() time.Time
 }
 
-// Create stores a new assistant.
-func (l *Catalog) Create(ctx context.Context, p berth.ProjectID, a *Assistant) (*Assistant, error) {
+// Create stores a new assistant, with the vector stores that its resources describe.
+func (l *Catalog) Create(ctx context.Context, p berth.ProjectID, a *Assistant) (_ *Assistant, err error) {
+	var made newStores
+	defer func() { l.resources.discard(ctx, p, made, err) }()
+	if err := l.resources.resolve(ctx, p, &a.ToolResources, "tool_resources", &made); err != nil {
+		return nil, err
+	}
 	a.ID, a.CreatedAt = berth.NewID(prefixAssistant), l.now().Unix()
 	a.complete()
 	o, err := objectOf(kindAssistant, "", a.ID, a.CreatedAt, a)
@@ -66,8 +72,8 @@ func (l *Catalog) List(ctx context.Context, p berth.ProjectID, page store.Page) 
 	return list[Assistant](ctx, l.objects, p, kindAssistant, "", page)
 }
 
-// UpdateAssistant sets the fields of a request. It does not affect existing runs.
-func (s *Service) UpdateAssistant(ctx context.Context, p berth.ProjectID, id string,
+// Update sets the fields of a request. It does not affect existing runs.
+func (l *Catalog) Update(ctx context.Context, p berth.ProjectID, id string,
 	request json.RawMessage) (*Assistant, error) {
 	var resources struct {
 		ToolResources Resources `json:"tool_resources"`
@@ -75,10 +81,10 @@ func (s *Service) UpdateAssistant(ctx context.Context, p berth.ProjectID, id str
 	if err := json.Unmarshal(request, &resources); err != nil {
 		return nil, fmt.Errorf("decode tool_resources: %w", err)
 	}
-	if err := s.settle(ctx, p, &resources.ToolResources, "tool_resources", nil); err != nil {
+	if err := l.resources.resolve(ctx, p, &resources.ToolResources, "tool_resources", nil); err != nil {
 		return nil, err
 	}
-	return update(ctx, s.Objects, p, assistantKey(id), func(a *Assistant) error {
+	return update(ctx, l.objects, p, assistantKey(id), func(a *Assistant) error {
 		changed, err := patched(a, request, "model", "metadata")
 		if err != nil {
 			return err

@@ -1,4 +1,4 @@
-package assistants
+package threads
 
 import (
 	"context"
@@ -35,7 +35,7 @@ func (s *Service) follow(ctx context.Context, c berth.Caller, r *Record, thread 
 		return err
 	}
 	t.bare = !content
-	t.save = func(leg *berth.Response) error { return s.saveOutputs(ctx, c, r, leg) }
+	t.save = func(leg *berth.Response) error { return s.outputs.save(ctx, c, r, leg) }
 	if thread != nil && !emit(Event{"thread.created", thread}) {
 		return nil
 	}

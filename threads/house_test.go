@@ -1,4 +1,4 @@
-package assistants
+package threads
 
 import (
 	"context"
@@ -73,7 +73,7 @@ func (h *house) thread() string {
 func (h *house) assistant() *Assistant {
 	h.t.Helper()
 	weather := berth.NewTool(map[string]any{"type": "function", "function": map[string]any{"name": "weather"}})
-	a, err := h.catalog.Create(h.t.Context(), caller.Project, &Assistant{Model: "played", Tools: []berth.Tool{weather}})
+	a, err := h.Catalog.Create(h.t.Context(), caller.Project, &Assistant{Model: "played", Tools: []berth.Tool{weather}})
 	check(h.t, err)
 	return a
 }

@@ -1,4 +1,4 @@
-package assistants
+package threads
 
 import (
 	"context"
@@ -24,7 +24,7 @@ func (s *Service) start(ctx context.Context, c berth.Caller, r *Record) (*Record
 			return nil, err
 		}
 	}
-	if err := s.awaitIndex(ctx, c.Project, &r.Run.ToolResources); err != nil {
+	if err := s.resources.awaitIndex(ctx, c.Project, &r.Run.ToolResources); err != nil {
 		return nil, err
 	}
 	n := len(r.Legs) - 1

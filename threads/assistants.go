@@ -1,13 +1,13 @@
-// Package assistants implements OpenAI's Assistants API with responses.
+// Package threads implements the assistants, threads and runs of OpenAI's Assistants API with responses.
 //
-// A Service implements the operations; a Door serves them over HTTP. Assistants, threads,
+// A Service implements the operations; api/assistants serves them over HTTP. Assistants, threads,
 // messages and runs are objects in the store. A run is a chain of responses, called legs.
 // The first leg starts with the run, each further one with a submission of tool outputs.
 // A leg ends when the run ends or waits for outputs. For each request, the status, steps
 // and messages of a run are derived from the responses of its legs (Record.View,
 // Record.Steps), so no process has to live as long as a run. The end of a run is saved
 // once.
-package assistants
+package threads
 
 import (
 	"crypto/sha256"

@@ -1,4 +1,4 @@
-package assistants
+package threads
 
 import (
 	"context"
@@ -39,7 +39,7 @@ func threadKey(id string) store.ObjectKey { return store.ObjectKey{Kind: kindThr
 // CreateThread stores a new thread with its first messages.
 func (s *Service) CreateThread(ctx context.Context, p berth.ProjectID, req *ThreadRequest) (t *Thread, err error) {
 	var made newStores
-	defer func() { s.discard(ctx, p, made, err) }()
+	defer func() { s.resources.discard(ctx, p, made, err) }()
 	t, objects, err := s.newThread(ctx, p, req, "", &made)
 	if err != nil {
 		return nil, err
@@ -59,10 +59,10 @@ func (s *Service) newThread(ctx context.Context, p berth.ProjectID, req *ThreadR
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := s.settle(ctx, p, &t.ToolResources, rule.Join(at, "tool_resources"), made); err != nil {
+	if err := s.resources.resolve(ctx, p, &t.ToolResources, rule.Join(at, "tool_resources"), made); err != nil {
 		return nil, nil, err
 	}
-	if t.ToolResources, err = s.attach(ctx, p, t.ToolResources, req.Messages, made); err != nil {
+	if t.ToolResources, err = s.resources.attach(ctx, p, t.ToolResources, req.Messages, made); err != nil {
 		return nil, nil, err
 	}
 	o, err := objectOf(kindThread, "", t.ID, t.CreatedAt, t)
@@ -81,7 +81,7 @@ func (s *Service) UpdateThread(ctx context.Context, p berth.ProjectID, id string
 	if err := json.Unmarshal(request, &resources); err != nil {
 		return nil, fmt.Errorf("decode thread: %w", err)
 	}
-	if err := s.settle(ctx, p, &resources.ToolResources, "tool_resources", nil); err != nil {
+	if err := s.resources.resolve(ctx, p, &resources.ToolResources, "tool_resources", nil); err != nil {
 		return nil, err
 	}
 	return update(ctx, s.Objects, p, threadKey(id), func(t *Thread) error {

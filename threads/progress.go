@@ -1,4 +1,4 @@
-package assistants
+package threads
 
 import (
 	"context"
@@ -76,7 +76,7 @@ func (s *Service) current(ctx context.Context, c berth.Caller, r *Record) (*Run,
 	var body *berth.Response
 	if leg != nil {
 		body = leg.Body
-		if err := s.saveOutputs(ctx, c, r, body); err != nil {
+		if err := s.outputs.save(ctx, c, r, body); err != nil {
 			return nil, nil, err
 		}
 	}

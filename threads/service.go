@@ -1,4 +1,4 @@
-package assistants
+package threads
 
 import (
 	"context"
@@ -8,8 +8,6 @@ import (
 	"io"
 	"log/slog"
 	"time"
-
-	"golang.org/x/sync/singleflight"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/engine"
@@ -41,8 +39,9 @@ type Files interface {
 // errors for clients are *berth.Error. Objects of other projects are not found.
 type Service struct {
 	Options
-	catalog Catalog
-	saving  singleflight.Group // of outputs, by project and file
+	Catalog   *Catalog // of assistants
+	resources *resourceStore
+	outputs   *outputStore
 }
 
 // New returns a service.
@@ -50,7 +49,10 @@ func New(opts Options) *Service {
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
-	return &Service{Options: opts, catalog: Catalog{opts.Objects, opts.Now}}
+	resources := &resourceStore{opts.Objects, opts.Files, opts.VectorStores, opts.Log}
+	return &Service{Options: opts, Catalog: &Catalog{opts.Objects, resources, opts.Now}, resources: resources,
+		outputs: &outputStore{objects: opts.Objects, files: opts.Files, containerFiles: opts.ContainerFiles,
+			log: opts.Log}}
 }
 
 // objectOf returns the stored object with the JSON of v.

@@ -1,13 +1,16 @@
-package assistants
+package threads
 
 import (
 	"context"
 	"fmt"
+	"log/slog"
+	"maps"
 	"slices"
 	"time"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/internal/rule"
+	"github.com/berth-run/berth/store"
 	"github.com/berth-run/berth/vectorstore"
 )
 
@@ -25,7 +28,7 @@ type CodeResources struct {
 // SearchResources are the vector stores that a file search searches.
 type SearchResources struct {
 	VectorStoreIDs []berth.VectorStoreID `json:"vector_store_ids"`
-	VectorStores   []NewVectorStore      `json:"vector_stores,omitempty"` // of a request; settle replaces them by ids
+	VectorStores   []NewVectorStore      `json:"vector_stores,omitempty"` // of a request; resolve replaces them by ids
 }
 
 // A NewVectorStore describes a vector store that a request creates.
@@ -36,7 +39,7 @@ type NewVectorStore struct {
 }
 
 const (
-	maxCodeFiles  = 20               // of an assistant or a thread, as at OpenAI
+	MaxCodeFiles  = 20               // of an assistant or a thread, as at OpenAI
 	searchExpiry  = 7                // days after its last use, of a vector store for attachments
 	indexPatience = time.Minute      // for which a run waits until its vector stores are read
 	indexPoll     = time.Second / 10 // between two looks at them
@@ -52,29 +55,37 @@ type VectorStores interface {
 	Delete(ctx context.Context, p berth.ProjectID, id berth.VectorStoreID) error
 }
 
+// A resourceStore checks and creates resources. It is safe for concurrent use.
+type resourceStore struct {
+	objects      store.Objects
+	files        Files
+	vectorStores VectorStores
+	log          *slog.Logger
+}
+
 // newStores are the vector stores that were created for a request.
 type newStores []berth.VectorStoreID
 
 // discard deletes the stores of a request that was refused with err. After an internal error
 // an object that names them may have been saved, so they remain.
-func (s *Service) discard(ctx context.Context, p berth.ProjectID, made newStores, err error) {
+func (s *resourceStore) discard(ctx context.Context, p berth.ProjectID, made newStores, err error) {
 	if code := berth.ErrorCode(err); code == "" || code == berth.CodeInternal {
 		return
 	}
 	ctx = context.WithoutCancel(ctx)
 	for _, id := range made {
-		if err := s.VectorStores.Delete(ctx, p, id); err != nil && berth.ErrorCode(err) != berth.CodeNotFound {
-			s.Log.Error("failed to delete a vector store of a refused request", "vector_store", id, "err", err)
+		if err := s.vectorStores.Delete(ctx, p, id); err != nil && berth.ErrorCode(err) != berth.CodeNotFound {
+			s.log.Error("failed to delete a vector store of a refused request", "vector_store", id, "err", err)
 		}
 	}
 }
 
 // discardOf is discard for stores that are resources of a stored thread.
-func (s *Service) discardOf(ctx context.Context, p berth.ProjectID, thread string, made newStores, err error) {
+func (s *resourceStore) discardOf(ctx context.Context, p berth.ProjectID, thread string, made newStores, err error) {
 	if code := berth.ErrorCode(err); len(made) == 0 || code == "" || code == berth.CodeInternal {
 		return
 	}
-	_, failed := update(context.WithoutCancel(ctx), s.Objects, p, threadKey(thread), func(t *Thread) error {
+	_, failed := update(context.WithoutCancel(ctx), s.objects, p, threadKey(thread), func(t *Thread) error {
 		if f := t.ToolResources.FileSearch; f != nil {
 			f.VectorStoreIDs = slices.DeleteFunc(f.VectorStoreIDs, func(id berth.VectorStoreID) bool {
 				return slices.Contains(made, id)
@@ -83,7 +94,7 @@ func (s *Service) discardOf(ctx context.Context, p berth.ProjectID, thread strin
 		return nil
 	})
 	if failed != nil && berth.ErrorCode(failed) != berth.CodeNotFound {
-		s.Log.Error("failed to remove a vector store from a thread after a refused request", "thread", thread, "err",
+		s.log.Error("failed to remove a vector store from a thread after a refused request", "thread", thread, "err",
 			failed)
 		return
 	}
@@ -100,10 +111,11 @@ func (r *Resources) complete() {
 	}
 }
 
-// settle checks the resources of a request and creates the vector stores that it describes,
+// resolve checks the resources of a request and creates the vector stores that it describes,
 // which it appends to made. made may be nil if the rule of the request allows none. at is the
 // field of the request.
-func (s *Service) settle(ctx context.Context, p berth.ProjectID, r *Resources, at string, made *newStores) error {
+func (s *resourceStore) resolve(ctx context.Context, p berth.ProjectID, r *Resources, at string,
+	made *newStores) error {
 	r.complete()
 	if c := r.CodeInterpreter; c != nil {
 		for i, id := range c.FileIDs {
@@ -116,7 +128,7 @@ func (s *Service) settle(ctx context.Context, p berth.ProjectID, r *Resources, a
 	if f == nil {
 		return nil
 	}
-	if err := s.VectorStores.Check(ctx, p, f.VectorStoreIDs); berth.ErrorCode(err) == berth.CodeNotFound {
+	if err := s.vectorStores.Check(ctx, p, f.VectorStoreIDs); berth.ErrorCode(err) == berth.CodeNotFound {
 		return berth.Invalid(at+".file_search.vector_store_ids", "%v", err)
 	} else if err != nil {
 		return err
@@ -128,7 +140,7 @@ func (s *Service) settle(ctx context.Context, p berth.ProjectID, r *Resources, a
 				return err
 			}
 		}
-		created, err := s.VectorStores.Create(ctx, p, vectorstore.CreateRequest{FileIDs: v.FileIDs,
+		created, err := s.vectorStores.Create(ctx, p, vectorstore.CreateRequest{FileIDs: v.FileIDs,
 			ChunkingStrategy: v.ChunkingStrategy, Metadata: v.Metadata})
 		if err != nil {
 			return err
@@ -141,12 +153,23 @@ func (s *Service) settle(ctx context.Context, p berth.ProjectID, r *Resources, a
 }
 
 // checkFile returns an error for the client, about the field at, unless the file exists.
-func (s *Service) checkFile(ctx context.Context, p berth.ProjectID, id berth.FileID, at string) error {
-	_, err := s.Files.Get(ctx, p, id)
+func (s *resourceStore) checkFile(ctx context.Context, p berth.ProjectID, id berth.FileID, at string) error {
+	_, err := s.files.Get(ctx, p, id)
 	if berth.ErrorCode(err) == berth.CodeNotFound {
 		return berth.Invalid(at, "No file found with id '%s'.", rule.Clip(string(id)))
 	}
 	return err
+}
+
+// checkFiles refuses a message that refers to a file that does not exist.
+func (s *resourceStore) checkFiles(ctx context.Context, p berth.ProjectID, req *MessageRequest, at string) error {
+	named := req.files()
+	for _, param := range slices.Sorted(maps.Keys(named)) {
+		if err := s.checkFile(ctx, p, named[param], at+param); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // code returns the files for the code interpreter.
@@ -190,7 +213,7 @@ func union[T comparable](a, b []T) []T {
 // attach returns the resources of a thread with the attachments of new messages added. The
 // files for the file search are in a vector store of the thread, which attach creates, and
 // appends to made, if there is none.
-func (s *Service) attach(ctx context.Context, p berth.ProjectID, r Resources, reqs []MessageRequest,
+func (s *resourceStore) attach(ctx context.Context, p berth.ProjectID, r Resources, reqs []MessageRequest,
 	made *newStores) (Resources, error) {
 	var code, search []berth.FileID
 	for _, req := range reqs {
@@ -208,10 +231,10 @@ func (s *Service) attach(ctx context.Context, p berth.ProjectID, r Resources, re
 	var more Resources
 	if len(code) > 0 {
 		more.CodeInterpreter = &CodeResources{code}
-		if n := len(union(r.code(), code)); n > maxCodeFiles {
+		if n := len(union(r.code(), code)); n > MaxCodeFiles {
 			return r, berth.Invalid("attachments",
 				"This thread would have %d files for the code interpreter; %d are allowed. Remove files from its 'tool_resources', or use another thread.",
-				n, maxCodeFiles)
+				n, MaxCodeFiles)
 		}
 	}
 	search = union(nil, search)
@@ -219,12 +242,12 @@ func (s *Service) attach(ctx context.Context, p berth.ProjectID, r Resources, re
 	case len(search) == 0:
 	case len(stores) > 0:
 		for _, id := range search {
-			if _, err := s.VectorStores.AddFile(ctx, p, stores[0], vectorstore.FileRequest{FileID: id}); err != nil {
+			if _, err := s.vectorStores.AddFile(ctx, p, stores[0], vectorstore.FileRequest{FileID: id}); err != nil {
 				return r, err
 			}
 		}
 	default:
-		v, err := s.VectorStores.Create(ctx, p, vectorstore.CreateRequest{FileIDs: search,
+		v, err := s.vectorStores.Create(ctx, p, vectorstore.CreateRequest{FileIDs: search,
 			ExpiresAfter: &berth.VectorExpiry{Anchor: "last_active_at", Days: searchExpiry}})
 		if err != nil {
 			return r, err
@@ -237,7 +260,7 @@ func (s *Service) attach(ctx context.Context, p berth.ProjectID, r Resources, re
 
 // attachTo adds the attachments of new messages to the resources of a stored thread. It
 // appends vector stores that it creates to made.
-func (s *Service) attachTo(ctx context.Context, p berth.ProjectID, t *Thread, reqs []MessageRequest,
+func (s *resourceStore) attachTo(ctx context.Context, p berth.ProjectID, t *Thread, reqs []MessageRequest,
 	made *newStores) error {
 	if !slices.ContainsFunc(reqs, func(r MessageRequest) bool { return len(r.Attachments) > 0 }) {
 		return nil
@@ -246,7 +269,7 @@ func (s *Service) attachTo(ctx context.Context, p berth.ProjectID, t *Thread, re
 	if err != nil {
 		return err
 	}
-	changed, err := update(ctx, s.Objects, p, threadKey(t.ID), func(t *Thread) error {
+	changed, err := update(ctx, s.objects, p, threadKey(t.ID), func(t *Thread) error {
 		t.ToolResources = t.ToolResources.with(added)
 		return nil
 	})
@@ -257,14 +280,14 @@ func (s *Service) attachTo(ctx context.Context, p berth.ProjectID, t *Thread, re
 }
 
 // awaitIndex waits until the files of a run's vector stores are read, for at most a minute.
-func (s *Service) awaitIndex(ctx context.Context, p berth.ProjectID, r *Resources) error {
+func (s *resourceStore) awaitIndex(ctx context.Context, p berth.ProjectID, r *Resources) error {
 	ctx, cancel := context.WithTimeout(ctx, indexPatience)
 	defer cancel()
 	tick := time.NewTicker(indexPoll)
 	defer tick.Stop()
 	for _, id := range r.search() {
 		for {
-			v, err := s.VectorStores.Get(ctx, p, id)
+			v, err := s.vectorStores.Get(ctx, p, id)
 			if err != nil && ctx.Err() == nil {
 				return err
 			}

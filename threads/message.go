@@ -1,4 +1,4 @@
-package assistants
+package threads
 
 import (
 	"encoding/json"

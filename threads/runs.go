@@ -1,4 +1,4 @@
-package assistants
+package threads
 
 import (
 	"context"
@@ -30,7 +30,7 @@ func nextKey(thread, prev string) store.ObjectKey {
 // an active run.
 func (s *Service) CreateRun(ctx context.Context, c berth.Caller, thread string, req *RunRequest) (started *Record,
 	err error) {
-	a, err := s.catalog.Get(ctx, c.Project, req.AssistantID)
+	a, err := s.Catalog.Get(ctx, c.Project, req.AssistantID)
 	if err != nil {
 		return nil, err
 	}
@@ -47,8 +47,8 @@ func (s *Service) CreateRun(ctx context.Context, c berth.Caller, thread string, 
 		return nil, err
 	}
 	var stores newStores
-	defer func() { s.discardOf(ctx, c.Project, thread, stores, err) }()
-	if err := s.attachTo(ctx, c.Project, t, req.AdditionalMessages, &stores); err != nil {
+	defer func() { s.resources.discardOf(ctx, c.Project, thread, stores, err) }()
+	if err := s.resources.attachTo(ctx, c.Project, t, req.AdditionalMessages, &stores); err != nil {
 		return nil, err
 	}
 	r := newRecord(a, t, req, s.Now().Unix())
@@ -90,7 +90,7 @@ func (s *Service) before(ctx context.Context, c berth.Caller, thread string) (ru
 // CreateThreadAndRun creates a thread and starts a run of an assistant on it.
 func (s *Service) CreateThreadAndRun(ctx context.Context, c berth.Caller, req *RunRequest) (t *Thread, r *Record,
 	err error) {
-	a, err := s.catalog.Get(ctx, c.Project, req.AssistantID)
+	a, err := s.Catalog.Get(ctx, c.Project, req.AssistantID)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -99,9 +99,9 @@ func (s *Service) CreateThreadAndRun(ctx context.Context, c berth.Caller, req *R
 		wanted = &ThreadRequest{}
 	}
 	var stores newStores
-	defer func() { s.discard(ctx, c.Project, stores, err) }()
+	defer func() { s.resources.discard(ctx, c.Project, stores, err) }()
 	if req.ToolResources != nil {
-		if err := s.settle(ctx, c.Project, req.ToolResources, "tool_resources", nil); err != nil {
+		if err := s.resources.resolve(ctx, c.Project, req.ToolResources, "tool_resources", nil); err != nil {
 			return nil, nil, err
 		}
 	}

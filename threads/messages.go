@@ -1,11 +1,10 @@
-package assistants
+package threads
 
 import (
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/berth-run/berth"
@@ -27,7 +26,7 @@ func (s *Service) newMessages(ctx context.Context, p berth.ProjectID, thread str
 		if at != "" {
 			where = fmt.Sprintf("%s[%d].", at, i)
 		}
-		if err := s.checkFiles(ctx, p, &reqs[i], where); err != nil {
+		if err := s.resources.checkFiles(ctx, p, &reqs[i], where); err != nil {
 			return nil, nil, err
 		}
 		m := newMessage(thread, &reqs[i], s.Now().Unix())
@@ -38,17 +37,6 @@ func (s *Service) newMessages(ctx context.Context, p berth.ProjectID, thread str
 		messages, objects = append(messages, m), append(objects, o)
 	}
 	return messages, objects, nil
-}
-
-// checkFiles refuses a message that refers to a file that does not exist.
-func (s *Service) checkFiles(ctx context.Context, p berth.ProjectID, req *MessageRequest, at string) error {
-	named := req.files()
-	for _, param := range slices.Sorted(maps.Keys(named)) {
-		if err := s.checkFile(ctx, p, named[param], at+param); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // CreateMessage adds a message to a thread. It returns an error if the thread has an active
@@ -72,8 +60,8 @@ func (s *Service) CreateMessage(ctx context.Context, c berth.Caller, thread stri
 			run.ID)
 	}
 	var made newStores
-	defer func() { s.discardOf(ctx, c.Project, thread, made, err) }()
-	if err = s.attachTo(ctx, c.Project, t, []MessageRequest{*req}, &made); err != nil {
+	defer func() { s.resources.discardOf(ctx, c.Project, thread, made, err) }()
+	if err = s.resources.attachTo(ctx, c.Project, t, []MessageRequest{*req}, &made); err != nil {
 		return nil, err
 	}
 	if err = s.Objects.CreateObjects(ctx, c.Project, objects...); errors.Is(err, store.ErrNotFound) {
