@@ -38,6 +38,10 @@ var nodeClients = []nodeClient{
 	{name: "@langchain/langgraph", dir: "frameworks", tests: []string{"langgraph.test.mjs"}},
 	{name: "@mastra/core", dir: "frameworks", tests: []string{"mastra.test.mjs"}},
 	{name: "llamaindex", dir: "frameworks", tests: []string{"llamaindex.test.mjs"}},
+	{name: "@modelcontextprotocol/sdk", dir: "mcpclients", tests: []string{"sdk.test.mjs"}},
+	{name: "@modelcontextprotocol/client", dir: "mcpclients", tests: []string{"client.test.mjs"}},
+	{name: "@modelcontextprotocol/inspector", dir: "mcpclients", tests: []string{"inspector.test.mjs"}},
+	{name: "@modelcontextprotocol/conformance", dir: "mcpclients", tests: []string{"conformance.test.mjs"}},
 }
 
 // frameworksNode is the oldest major version of Node.js that the clients in

@@ -34,6 +34,8 @@ var pythonClients = []pythonClient{
 	{name: "autogen-agentchat", env: "frameworks", program: "use_autogen.py"},
 	{name: "llama-index-llms-openai", env: "openai2", program: "use_llama_index.py"},
 	{name: "pydantic-ai-slim", env: "frameworks", program: "use_pydantic_ai.py"},
+	{name: "mcp", env: "mcp", program: "use_mcp.py"},
+	{name: "langchain-mcp-adapters", env: "mcpclients", program: "use_langchain_mcp.py"},
 }
 
 // TestClientsPython runs the programs of e2e/python, each with a client from PyPI.
@@ -65,7 +67,8 @@ func (c pythonClient) run(t *testing.T, url string, env ...string) string {
 	cmd.Dir = "python"
 	home := t.TempDir()
 	cmd.Env = append(append(os.Environ(), env...), "OPENAI_BASE_URL="+url+"/v1", "OPENAI_API_KEY=none",
-		"E2B_API_URL="+url, "E2B_SANDBOX_URL="+url, "E2B_VOLUME_API_URL="+url, "HOME="+home, "XDG_CACHE_HOME="+home,
+		"BERTH_BIN="+binary(t), "E2B_API_URL="+url, "E2B_SANDBOX_URL="+url, "E2B_VOLUME_API_URL="+url, "HOME="+home,
+		"XDG_CACHE_HOME="+home,
 		"XDG_DATA_HOME="+home, "PYTHONDONTWRITEBYTECODE=1",
 		// What these clients would send to their makers.
 		"CREWAI_DISABLE_TELEMETRY=true", "CREWAI_TRACING_ENABLED=false", "OTEL_SDK_DISABLED=true",

@@ -46,6 +46,9 @@ func (d *Door) addResources() {
 	})
 }
 
+// private says that no cache may share what a project's files are.
+var private = sdk.Cacheable{CacheScope: "private"}
+
 // uriOf returns the URI of a file.
 func uriOf(id berth.ContainerID, name string) string {
 	return (&url.URL{Scheme: scheme, Host: string(id), Path: name}).String()
@@ -67,7 +70,7 @@ func fileOf(uri string) (berth.ContainerID, string, error) {
 
 // listResources serves resources/list: the files below the working directory of the request's container.
 func (d *Door) listResources(ctx context.Context, extra *sdk.RequestExtra) (*sdk.ListResourcesResult, error) {
-	out := &sdk.ListResourcesResult{Resources: []*sdk.Resource{}}
+	out := &sdk.ListResourcesResult{Resources: []*sdk.Resource{}, Cacheable: private}
 	v := visitOf(extra)
 	if v == nil {
 		return nil, errors.New("the request has no caller")
@@ -148,5 +151,5 @@ func (d *Door) readResource(ctx context.Context, req *sdk.ReadResourceRequest) (
 	} else {
 		contents.Blob = data
 	}
-	return &sdk.ReadResourceResult{Contents: []*sdk.ResourceContents{contents}}, nil
+	return &sdk.ReadResourceResult{Contents: []*sdk.ResourceContents{contents}, Cacheable: private}, nil
 }

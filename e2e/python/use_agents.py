@@ -11,6 +11,7 @@ from agents import (
     InputGuardrailTripwireTriggered, ModelSettings, OpenAIConversationsSession, OpenAIChatCompletionsModel, Runner, ShellCallOutcome, ShellCommandOutput, ShellResult, ShellTool, SQLiteSession,
     WebSearchTool, apply_diff, function_tool, input_guardrail, set_trace_processors, trace,
 )
+from agents.mcp import MCPServerStreamableHttp
 from agents.tracing import get_trace_provider
 from agents.tracing.processors import BackendSpanExporter, BatchTraceProcessor
 from pydantic import BaseModel
@@ -289,6 +290,14 @@ async def chat():
     async for _ in result.stream_events():
         pass
     assert result.final_output == "1. tide: high at noon in Brest", result.final_output
+
+
+@job("MCPServerStreamableHttp with Berth's MCP server")
+async def mcp_server():
+    async with MCPServerStreamableHttp({"url": base_url.removesuffix("/v1") + "/mcp"}, client_session_timeout_seconds=60) as server:
+        agent = Agent(name="Clerk", model=scripted, mcp_servers=[server])
+        result = await Runner.run(agent, call("write", path="a.txt", content="ahoy") + call("run", command="cat a.txt"))
+        assert "ahoy" in result.final_output, result.final_output
 
 
 @job("traces")
