@@ -50,7 +50,7 @@ func (x *Exchange) ReadBody(r *http.Request, limit int64) ([]byte, error) {
 		return nil, bodyError(err)
 	}
 	if !x.server.Placement.Alone() { // for Forward
-		x.sent = body
+		x.relay.body = body
 	}
 	if size < 0 && x.room != nil { // reserve could not count it
 		if err := x.room(r.Context(), int64(len(body))); err != nil {

@@ -11,8 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"go.opentelemetry.io/otel/trace"
-
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/diskspace"
 	"github.com/berth-run/berth/internal/ration"
@@ -28,26 +26,22 @@ type Exchange struct {
 	clientID  string       // the client's id of the request; see clientRequestID
 	caller    berth.Caller // zero until identified
 	known     bool         // the caller is that of Server.As, or of a forwarded request
-	forwarded bool         // by another server
-	routed    bool         // it has passed Route
 	status    int          // 0 until the header is written
 
 	bodies, decoding *ration.Account // memory of the body and of the values decoded from it
 	body             []byte          // the body, if it has been read but not decoded
-	sent             []byte          // the decoded body, if it was read and the request may be forwarded
-
-	sending func(ctx context.Context, server string) error // called before the request is forwarded; may be nil
+	relay            relay           // to another server
 
 	room func(ctx context.Context, bytes int64) error // reserves more of the project's storage
 
-	closed func()            // reports the end of a stream to the observer; may be nil
-	rates  func(http.Header) // adds the headers of the caller's rate limits; may be nil
-	final  func(http.Header) // see OnHeader; may be nil
-	quiet  bool              // see LogQuietly
+	rates func(http.Header) // adds the headers of the caller's rate limits; may be nil
+	final func(http.Header) // see OnHeader; may be nil
+	quiet bool              // see LogQuietly
 
 	writeError func(x *Exchange, status int, e Error) // see Route
 
-	span trace.Span // of the request; nil if it is not traced
+	observed observation
+	span     requestSpan
 }
 
 // RequestID returns the server's id of the request.
@@ -93,7 +87,7 @@ func (x *Exchange) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	}
 	if x.status == 0 {
 		x.status = http.StatusSwitchingProtocols
-		x.opened(x.status)
+		x.observed.start(x.status, x.Header())
 	}
 	return conn, buffered, nil
 }
@@ -113,7 +107,7 @@ func (x *Exchange) WriteHeader(status int) {
 		if x.final != nil {
 			x.final(x.Header())
 		}
-		x.opened(status)
+		x.observed.start(status, x.Header())
 	}
 	x.ResponseWriter.WriteHeader(status)
 }

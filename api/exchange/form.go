@@ -38,7 +38,7 @@ func (x *Exchange) Form(r *http.Request, known ...string) (*Form, error) {
 
 // FormOf is like Form for a file in another part.
 func (x *Exchange) FormOf(r *http.Request, part string, known ...string) (*Form, error) {
-	parts, err := x.multipart(r)
+	parts, err := partsOf(x, r)
 	if err != nil {
 		return nil, err
 	}

@@ -24,15 +24,15 @@ type FormFiles struct {
 // FormFiles reads a form with any number of files in the part named part. Fields other than
 // the known ones are errors.
 func (x *Exchange) FormFiles(r *http.Request, part string, known ...string) (*FormFiles, error) {
-	parts, err := x.multipart(r)
+	parts, err := partsOf(x, r)
 	if err != nil {
 		return nil, err
 	}
 	return &FormFiles{parts: parts, part: part, known: known, Fields: map[string]string{}}, nil
 }
 
-// multipart returns a reader of the parts of a request's body.
-func (x *Exchange) multipart(r *http.Request) (*multipart.Reader, error) {
+// partsOf returns a reader of the parts of a request's body.
+func partsOf(x *Exchange, r *http.Request) (*multipart.Reader, error) {
 	kind, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil || kind != "multipart/form-data" || params["boundary"] == "" {
 		return nil, berth.Errorf(berth.CodeInvalid,

@@ -27,17 +27,24 @@ func IsForwarded(ctx context.Context) bool {
 	return ok
 }
 
-// arrive sets what the server that forwarded the request knows.
-func (x *Exchange) arrive(r *http.Request) {
-	f, ok := r.Context().Value(forwardedKey{}).(arrival)
-	if !ok {
-		return
-	}
-	x.forwarded = true
-	if f.caller != nil {
-		x.known = true
-		x.SetCaller(*f.caller)
-	}
+// A relay is what an exchange needs to send its request to another server.
+type relay struct {
+	arrived bool                                           // another server has sent it; it stays here
+	body    []byte                                         // decoded, if it was read and may be sent
+	before  func(ctx context.Context, server string) error // called before the request is sent; may be nil
+}
+
+// can reports whether the request can still be sent.
+func (l *relay) can(r *http.Request) bool {
+	return !l.arrived && (l.body != nil || r.ContentLength == 0)
+}
+
+// again returns a copy of the request, whose body has been read, for another server.
+func (l *relay) again(r *http.Request) *http.Request {
+	again := r.Clone(r.Context())
+	again.Body, again.ContentLength = io.NopCloser(bytes.NewReader(l.body)), int64(len(l.body))
+	again.Header.Del("Content-Encoding") // it was decoded
+	return again
 }
 
 // forwardPath forwards a request whose path has a container of another server.
@@ -62,7 +69,7 @@ func (x *Exchange) toContainer(r *http.Request, p berth.ProjectID, id berth.Cont
 	if err != nil || place.Server == "" {
 		return false, err
 	}
-	if x.forwarded {
+	if x.relay.arrived {
 		return false, cluster.Elsewhere("Container with id '"+string(id)+"'", place.Server)
 	}
 	return true, placement.Forward(x, r, c, place.Server)
@@ -73,25 +80,17 @@ func (x *Exchange) toContainer(r *http.Request, p berth.ProjectID, id berth.Cont
 func (s *Server) run(x *Exchange, r *http.Request, c berth.Caller, h Handler) error {
 	err := h(x, r, c)
 	server := ServerFor(err)
-	if server == "" || x.forwarded || x.Started() || x.sent == nil && r.ContentLength != 0 {
+	if server == "" || x.Started() || !x.relay.can(r) {
 		return err
 	}
-	if x.sending != nil {
-		if err := x.sending(r.Context(), server); err != nil {
+	if x.relay.before != nil {
+		if err := x.relay.before(r.Context(), server); err != nil {
 			return err
 		}
 	}
-	again := x.again(r)
+	again := x.relay.again(r)
 	again.Header.Del(idempotencyKey) // this server has handled it; c has the response's id
 	return s.Placement.Forward(x, again, &c, server)
-}
-
-// again returns a copy of the request, whose body has been read, for another server.
-func (x *Exchange) again(r *http.Request) *http.Request {
-	again := r.Clone(r.Context())
-	again.Body, again.ContentLength = io.NopCloser(bytes.NewReader(x.sent)), int64(len(x.sent))
-	again.Header.Del("Content-Encoding") // it was decoded
-	return again
 }
 
 // ServerFor returns the server that an ElsewhereError in err names, or "".
@@ -106,7 +105,7 @@ func ServerFor(err error) string {
 // if err means that another server has what it needs. It returns any other error.
 func (x *Exchange) Elsewhere(r *http.Request, err error) error {
 	server := ServerFor(err)
-	if server == "" || x.forwarded || x.Started() {
+	if server == "" || x.relay.arrived || x.Started() {
 		return err
 	}
 	return x.server.Placement.Forward(x, r, nil, server)

@@ -119,10 +119,12 @@ func (i *once) nameResponse(x *Exchange, r *http.Request, c berth.Caller, key st
 	if server, err := i.creator(x, r, c.Project, key, name); err != nil {
 		return err
 	} else if server != "" {
-		return x.server.Placement.Forward(x, x.again(r), &c, server)
+		return x.server.Placement.Forward(x, x.relay.again(r), &c, server)
 	}
 	c.Response = name.Response
-	x.sending = func(ctx context.Context, server string) error { return i.assign(ctx, c.Project, key, name, server) }
+	x.relay.before = func(ctx context.Context, server string) error {
+		return i.assign(ctx, c.Project, key, name, server)
+	}
 	failure := x.server.run(x, r, c, h)
 	if failure == nil || x.status != 0 || r.Context().Err() != nil {
 		return failure // it was answered, or the client is gone
@@ -142,7 +144,7 @@ func (i *once) nameResponse(x *Exchange, r *http.Request, c berth.Caller, key st
 func (i *once) creator(x *Exchange, r *http.Request, p berth.ProjectID, key string,
 	name idempotency.Record) (server string, err error) {
 	placement := x.server.Placement
-	if x.forwarded || name.Server == placement.Self() {
+	if x.relay.arrived || name.Server == placement.Self() {
 		return "", nil
 	}
 	place, err := placement.Where(r.Context(), cluster.Object{Project: p, Response: name.Response}, cluster.Use)

@@ -26,10 +26,17 @@ type noObserver struct{}
 func (noObserver) Opened(string) func()                { return func() {} }
 func (noObserver) Answered(string, int, time.Duration) {}
 
-// opened reports the start of the answer to the observer, if it is a stream.
-func (x *Exchange) opened(status int) {
+// An observation reports one request to the observer.
+type observation struct {
+	observer Observer
+	routed   bool   // the request has passed Route
+	closed   func() // reports the end of a stream; nil if the answer is none
+}
+
+// start reports the start of the answer, if it is a stream.
+func (o *observation) start(status int, header http.Header) {
 	kind := ""
-	if t, _, _ := mime.ParseMediaType(x.Header().Get("Content-Type")); status == http.StatusOK &&
+	if t, _, _ := mime.ParseMediaType(header.Get("Content-Type")); status == http.StatusOK &&
 		t == "text/event-stream" {
 		kind = StreamEvents
 	}
@@ -37,18 +44,18 @@ func (x *Exchange) opened(status int) {
 		kind = StreamSocket
 	}
 	if kind != "" {
-		x.closed = x.server.Observer.Opened(kind)
+		o.closed = o.observer.Opened(kind)
 	}
 }
 
-// observe reports the end of the answer to the observer.
-func (x *Exchange) observe(r *http.Request) {
-	if x.closed != nil {
-		x.closed()
+// end reports the end of the answer.
+func (o *observation) end(r *http.Request, status int, took time.Duration) {
+	if o.closed != nil {
+		o.closed()
 	}
 	route := r.Pattern
-	if !x.routed || route == fallbackPath {
+	if !o.routed || route == fallbackPath {
 		route = "none"
 	}
-	x.server.Observer.Answered(route, x.status, time.Since(x.start))
+	o.observer.Answered(route, status, took)
 }

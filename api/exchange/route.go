@@ -120,8 +120,8 @@ func changes(r *http.Request, rt Route) bool {
 
 // countWrite counts a request towards the rate of its project and refuses it above that.
 func (s *Server) countWrite(x *Exchange, r *http.Request, rt Route) error {
-	if s.Quota == nil || rt.Is(CallsModel) || !changes(r, rt) || x.forwarded { // the forwarding server has counted it
-		return nil
+	if s.Quota == nil || rt.Is(CallsModel) || !changes(r, rt) || x.relay.arrived {
+		return nil // the server that forwarded it has counted it
 	}
 	return s.Quota.Write(r.Context(), x.caller.Project)
 }

@@ -112,7 +112,7 @@ func New(opts Options) *Server {
 func (s *Server) Handler(next func(x *Exchange, r *http.Request)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		x := s.start(w, r)
-		r = x.trace(r)
+		r = x.span.start(x, r)
 		defer s.end(x, r)
 		next(x, r)
 	})
@@ -125,7 +125,7 @@ func (s *Server) As(c berth.Caller, w http.ResponseWriter, r *http.Request, next
 	x := s.start(w, r)
 	x.known = true
 	x.SetCaller(c)
-	r = x.trace(r)
+	r = x.span.start(x, r)
 	defer s.end(x, r)
 	next(x, r)
 }
@@ -133,8 +133,14 @@ func (s *Server) As(c berth.Caller, w http.ResponseWriter, r *http.Request, next
 // start returns the exchange of a request.
 func (s *Server) start(w http.ResponseWriter, r *http.Request) *Exchange {
 	x := &Exchange{ResponseWriter: w, server: s, start: time.Now(), requestID: berth.NewID(berth.PrefixRequest),
-		clientID: r.Header.Get(clientRequestID)}
-	x.arrive(r)
+		clientID: r.Header.Get(clientRequestID), observed: observation{observer: s.Observer}}
+	if f, ok := r.Context().Value(forwardedKey{}).(arrival); ok {
+		x.relay.arrived = true
+		if f.caller != nil {
+			x.known = true
+			x.SetCaller(*f.caller)
+		}
+	}
 	w.Header().Set("x-request-id", x.requestID)
 	w.Header().Set("openai-version", "2020-10-01")
 	return x
@@ -153,8 +159,8 @@ func (s *Server) end(x *Exchange, r *http.Request) {
 			x.answerError(nil)
 		}
 	}
-	x.observe(r)
-	x.endSpan(r)
+	x.observed.end(r, x.status, time.Since(x.start))
+	x.span.end(x, r)
 	line := []slog.Attr{slog.String("method", r.Method), slog.String("path", s.pathForLog(r)),
 		slog.Int("status", x.status),
 		slog.Duration("duration", time.Since(x.start)), slog.String("project", string(x.caller.Project)),
@@ -221,7 +227,7 @@ func (s *Server) Route(rt Route) http.HandlerFunc {
 	}
 	return func(w http.ResponseWriter, r *http.Request) {
 		x := w.(*Exchange)
-		x.routed, x.writeError = true, rt.WriteError
+		x.observed.routed, x.writeError = true, rt.WriteError
 		r.Pattern = rt.Pattern() // for metrics and traces
 		if err := s.answer(x, r, rt); err != nil {
 			fail(x, r, err)

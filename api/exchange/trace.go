@@ -14,9 +14,12 @@ import (
 // traceHeader tells the client the trace of its request, in the form of W3C's traceresponse.
 const traceHeader = "Traceresponse"
 
-// trace starts the span of a request that changes something, below the span that its header
+// A requestSpan is the span of a request. Its span is nil if the request is not traced.
+type requestSpan struct{ span trace.Span }
+
+// start starts the span of a request that changes something, below the span that its header
 // traceparent names. It returns the request with the span. Reads have none: clients poll.
-func (x *Exchange) trace(r *http.Request) *http.Request {
+func (s *requestSpan) start(x *Exchange, r *http.Request) *http.Request {
 	switch r.Method {
 	case http.MethodGet, http.MethodHead, http.MethodOptions:
 		return r
@@ -25,27 +28,27 @@ func (x *Exchange) trace(r *http.Request) *http.Request {
 		return r
 	}
 	ctx := propagation.TraceContext{}.Extract(r.Context(), propagation.HeaderCarrier(r.Header))
-	ctx, s := x.server.Tracer.Start(ctx, r.Method, trace.WithSpanKind(trace.SpanKindServer))
-	sc := s.SpanContext()
+	ctx, started := x.server.Tracer.Start(ctx, r.Method, trace.WithSpanKind(trace.SpanKindServer))
+	sc := started.SpanContext()
 	x.Header().Set(traceHeader, "00-"+sc.TraceID().String()+"-"+sc.SpanID().String()+"-"+sc.TraceFlags().String())
-	x.span = s
+	s.span = started
 	return r.WithContext(ctx)
 }
 
-// endSpan ends the span of a request whose route is known now.
-func (x *Exchange) endSpan(r *http.Request) {
-	if x.span == nil || !x.span.IsRecording() {
+// end ends the span of a request whose route is known now.
+func (s *requestSpan) end(x *Exchange, r *http.Request) {
+	if s.span == nil || !s.span.IsRecording() {
 		return
 	}
 	if r.Pattern != "" {
-		x.span.SetName(r.Pattern)
-		x.span.SetAttributes(semconv.HTTPRoute(r.Pattern))
+		s.span.SetName(r.Pattern)
+		s.span.SetAttributes(semconv.HTTPRoute(r.Pattern))
 	}
-	x.span.SetAttributes(semconv.HTTPRequestMethodKey.String(r.Method), semconv.HTTPResponseStatusCode(x.status),
+	s.span.SetAttributes(semconv.HTTPRequestMethodKey.String(r.Method), semconv.HTTPResponseStatusCode(x.status),
 		attribute.String("berth.request.id", x.requestID), attribute.String("berth.project.id",
 			string(x.caller.Project)))
 	if x.status >= http.StatusInternalServerError {
-		span.Fail(x.span, http.StatusText(x.status))
+		span.Fail(s.span, http.StatusText(x.status))
 	}
-	x.span.End()
+	s.span.End()
 }
