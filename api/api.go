@@ -19,6 +19,7 @@ import (
 	"github.com/berth-run/berth/api/exchange"
 	"github.com/berth-run/berth/api/manual"
 	"github.com/berth-run/berth/api/mcp"
+	"github.com/berth-run/berth/api/messages"
 	"github.com/berth-run/berth/api/preview"
 	"github.com/berth-run/berth/api/request"
 	"github.com/berth-run/berth/api/socket"
@@ -376,6 +377,7 @@ type handlers struct {
 	traces        *traces
 
 	chat       *chat.Door
+	messages   *messages.Door
 	socket     *socket.Door
 	assistants *assistants.Door
 	ports      *preview.Door
@@ -411,6 +413,7 @@ func (h *handlers) table(opts Options, itself http.Handler) []exchange.Route {
 		all = append(all, opts.Sandboxes.Routes()...)
 	}
 	all = append(all, h.ports.HostRoute())
+	all = append(all, h.messages.Routes()...)
 	all = append(all, h.routes()...)
 	all = append(all, h.keyless()...)
 	if h.mcp != nil {
@@ -458,12 +461,22 @@ func newHandlers(o Options, ex *exchange.Server) *handlers {
 
 		chat: chat.New(chat.Options{Engine: o.Engine, Journal: o.Journal, Completions: completions.New(o.Store.Objects),
 			Version: o.Build.Version}),
+		messages: newMessages(o),
 		socket: socket.New(socket.Options{Exchange: ex, Journal: o.Journal, Rules: rules, Life: o.SocketLife,
 			Create: responses.start}),
 		assistants: assistants.NewDoor(runs),
 		ports:      ports,
 		mcp:        newMCP(o, ports),
 	}
+}
+
+// newMessages returns the door of Anthropic's Messages API.
+func newMessages(o Options) *messages.Door {
+	opts := messages.Options{Engine: o.Engine, Journal: o.Journal, Models: o.Models.Models}
+	if o.Containers != nil {
+		opts.Containers = o.Containers
+	}
+	return messages.New(opts)
 }
 
 // newMCP returns the door of MCP, or nil if it is not served.

@@ -3,6 +3,7 @@ package api
 import (
 	"github.com/berth-run/berth/api/e2b"
 	"github.com/berth-run/berth/api/exchange"
+	"github.com/berth-run/berth/api/messages"
 )
 
 // Routes returns the patterns of the table of contents.
@@ -17,6 +18,17 @@ func Routes() []string {
 // Table returns all entries of the table, except the console.
 func Table() []exchange.Route {
 	return new(handlers).table(Options{Sandboxes: new(e2b.Door)}, nil)
+}
+
+// MessageRoutes returns the patterns of the routes of Anthropic's Messages API, without those of paths that it shares.
+func MessageRoutes() []string {
+	var all []string
+	for _, rt := range new(messages.Door).Routes() {
+		if rt.Select == nil {
+			all = append(all, rt.Pattern())
+		}
+	}
+	return all
 }
 
 // ForAdmin reports whether a route is for admin keys only.

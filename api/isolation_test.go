@@ -84,19 +84,30 @@ var probed = map[string][]string{
 	"POST /v1/chat/completions/{completion}":         {`/v1/chat/completions/{completion} {"metadata":{}}`},
 	"DELETE /v1/chat/completions/{completion}":       {`/v1/chat/completions/{completion}`},
 	"GET /v1/chat/completions/{completion}/messages": {`/v1/chat/completions/{completion}/messages`},
-	"POST /v1/embeddings":                            {},
-	"POST /v1/moderations":                           {},
-	"POST /v1/files":                                 {},
-	"GET /v1/files":                                  {`/v1/files?after={file}`},
-	"GET /v1/files/{file}":                           {`/v1/files/{file}`},
-	"GET /v1/files/{file}/content":                   {`/v1/files/{file}/content`},
-	"DELETE /v1/files/{file}":                        {`/v1/files/{file}`},
-	"POST /v1/batches":                               {`/v1/batches {"input_file_id":"{file}","endpoint":"/v1/responses","completion_window":"24h"}`},
-	"GET /v1/batches":                                {`/v1/batches?after={requests}`},
-	"GET /v1/batches/{batch}":                        {`/v1/batches/{requests}`},
-	"POST /v1/batches/{batch}/cancel":                {`/v1/batches/{requests}/cancel`},
-	"POST /v1/uploads":                               {},
-	"POST /v1/uploads/{upload}/parts":                {`/v1/uploads/{upload}/parts`},
+	"POST /v1/messages": {
+		`/v1/messages {"model":"scripted","max_tokens":9,"messages":[{"role":"user","content":[{"type":"image","source":{"type":"file","file_id":"{file}"}}]}]}`,
+		`/v1/messages {"model":"scripted","max_tokens":9,"messages":[{"role":"user","content":[{"type":"document","source":{"type":"file","file_id":"{file}"}}]}]}`,
+		`/v1/messages {"model":"scripted","max_tokens":9,"messages":[{"role":"user","content":[{"type":"container_upload","file_id":"{file}"}]}],"tools":[{"type":"code_execution_20250825","name":"code_execution"}]}`,
+		`/v1/messages {"model":"scripted","max_tokens":9,"messages":[{"role":"user","content":"x"}],"container":"{container}","tools":[{"type":"code_execution_20250825","name":"code_execution"}]}`,
+		`/v1/messages {"model":"scripted","max_tokens":9,"stream":true,"messages":[{"role":"user","content":"x"}],"container":"{container}","tools":[{"type":"code_execution_20250825","name":"code_execution"}]}`,
+		`/v1/messages {"model":"scripted","max_tokens":9,"messages":[{"role":"user","content":"x"}],"container":{"skills":[{"type":"custom","skill_id":"{skill}"}]},"tools":[{"type":"code_execution_20250825","name":"code_execution"}]}`,
+	},
+	"POST /v1/messages/count_tokens": {
+		`/v1/messages/count_tokens {"model":"scripted","messages":[{"role":"user","content":[{"type":"document","source":{"type":"file","file_id":"{file}"}}]}]}`,
+	},
+	"POST /v1/embeddings":             {},
+	"POST /v1/moderations":            {},
+	"POST /v1/files":                  {},
+	"GET /v1/files":                   {`/v1/files?after={file}`},
+	"GET /v1/files/{file}":            {`/v1/files/{file}`},
+	"GET /v1/files/{file}/content":    {`/v1/files/{file}/content`},
+	"DELETE /v1/files/{file}":         {`/v1/files/{file}`},
+	"POST /v1/batches":                {`/v1/batches {"input_file_id":"{file}","endpoint":"/v1/responses","completion_window":"24h"}`},
+	"GET /v1/batches":                 {`/v1/batches?after={requests}`},
+	"GET /v1/batches/{batch}":         {`/v1/batches/{requests}`},
+	"POST /v1/batches/{batch}/cancel": {`/v1/batches/{requests}/cancel`},
+	"POST /v1/uploads":                {},
+	"POST /v1/uploads/{upload}/parts": {`/v1/uploads/{upload}/parts`},
 	"POST /v1/uploads/{upload}/complete": {`/v1/uploads/{upload}/complete {"part_ids":["{part}"]}`,
 		`/v1/uploads/$upload/complete {"part_ids":["{part}"]}`},
 	"POST /v1/uploads/{upload}/cancel": {`/v1/uploads/{upload}/cancel`},
@@ -364,7 +375,7 @@ func TestIsolation(t *testing.T) {
 	theirs["key"] = "key_theirs000000000000"
 	h.key("sk-mine", "proj_mine")
 	mine := h.furnish()
-	routes := api.Routes()
+	routes := append(api.Routes(), api.MessageRoutes()...)
 	for pattern := range probed {
 		if !slices.Contains(routes, pattern) {
 			t.Errorf("the route %s no longer exists", pattern)
@@ -443,7 +454,7 @@ func (h *house) answer(method, request string, named map[string]string, mayPass 
 	header := http.Header{}
 	for name, values := range resp.Header {
 		switch name {
-		case "Date", "X-Request-Id", "Openai-Processing-Ms", "Content-Length":
+		case "Date", "X-Request-Id", "Request-Id", "Openai-Processing-Ms", "Content-Length":
 		default:
 			header[name] = values
 		}

@@ -32,6 +32,7 @@ type EventWriter struct {
 	batch   *batch
 	events  *sse.Writer // to batch
 	silence *time.Timer // nil without KeepAlive
+	ping    sse.Event   // sent in place of keep-alive comments; see Ping
 }
 
 // Stream starts an answer that is an event stream. ctx ends with the request, or earlier if
@@ -86,7 +87,7 @@ func (o *EventWriter) KeepAlive(gone func()) (stop func()) {
 	comment := func() {
 		o.mu.Lock()
 		defer o.mu.Unlock()
-		if !stopped && o.write(func() error { return o.events.Comment("keep-alive") }) != nil {
+		if !stopped && o.write(o.beat) != nil {
 			gone()
 		}
 	}
@@ -100,6 +101,19 @@ func (o *EventWriter) KeepAlive(gone func()) (stop func()) {
 		o.silence.Stop()
 		o.silence = nil
 	}
+}
+
+// Ping makes KeepAlive send an event in place of comments, as some APIs do. body must marshal.
+func (o *EventWriter) Ping(name string, body any) {
+	data, _ := json.Marshal(body)
+	o.ping = sse.Event{Type: name, Data: data}
+}
+
+func (o *EventWriter) beat() error {
+	if o.ping.Data != nil {
+		return o.events.Event(o.ping)
+	}
+	return o.events.Comment("keep-alive")
 }
 
 // Obfuscates reports whether the writer hides the lengths of texts.
@@ -130,6 +144,28 @@ func (o *EventWriter) JSON(name string, values ...any) error {
 				return err
 			}
 			if err := o.events.Event(sse.Event{Type: name, Data: data}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// A TypedEvent is an event of a stream that has events of several types.
+type TypedEvent struct {
+	Type string
+	Body any
+}
+
+// Typed sends the JSON of each body as an event of its type.
+func (o *EventWriter) Typed(events ...TypedEvent) error {
+	return o.send(func() error {
+		for _, ev := range events {
+			data, err := json.Marshal(ev.Body)
+			if err != nil {
+				return err
+			}
+			if err := o.events.Event(sse.Event{Type: ev.Type, Data: data}); err != nil {
 				return err
 			}
 		}
