@@ -57,7 +57,7 @@ func (s *source) connectCommand(life context.Context, in *intake) (client *sdk.C
 		case <-ctx.Done():
 		}
 	}
-	client, err = initialize(life, &sdk.IOTransport{Reader: reader, Writer: &input{ctx: life, process: p},
+	client, err = initialize(life, &sdk.IOTransport{Reader: reader, Writer: &input{ctx: life, process: p, intake: in},
 		MaxLineLength: maxMessage})
 	return client, end, err
 }
@@ -133,9 +133,14 @@ func (m *messages) write(b []byte) error {
 type input struct {
 	ctx     context.Context
 	process guest.Command
+	intake  *intake
 }
 
 func (i *input) Write(b []byte) (int, error) {
+	defer i.intake.taken()
+	if err := i.intake.send(); err != nil {
+		return 0, err
+	}
 	if err := i.process.Write(i.ctx, b); err != nil {
 		return 0, err
 	}

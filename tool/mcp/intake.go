@@ -16,6 +16,36 @@ type intake struct {
 	mu   sync.Mutex // guards all fields below
 	most int64      // bytes until the next begin
 	got  int64
+
+	sent    int // messages to the server since begin
+	sending int // messages that the server has not taken yet
+}
+
+// Limits of the messages that are sent to a server during one call. This client sends few of its own; the others
+// answer what the server asks, each from a goroutine of its own and, over HTTP, on a connection of its own.
+const (
+	maxSent    = 1000
+	maxSending = 32 // at once
+)
+
+// send counts a message that is about to be sent. The caller must call taken after it.
+func (in *intake) send() error {
+	in.mu.Lock()
+	in.sent++
+	in.sending++
+	over := in.sent > maxSent || in.sending > maxSending
+	in.mu.Unlock()
+	if over {
+		return in.fail(errAsks)
+	}
+	return nil
+}
+
+// taken ends what send began.
+func (in *intake) taken() {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.sending--
 }
 
 func newIntake(pool *ration.Pool, owner string, f *connectionError) *intake {
@@ -26,7 +56,7 @@ func newIntake(pool *ration.Pool, owner string, f *connectionError) *intake {
 func (in *intake) begin(most int64) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	in.most, in.got = most, 0
+	in.most, in.got, in.sent = most, 0, 0
 }
 
 // end returns the memory of what has arrived, which nothing uses any more.
@@ -47,8 +77,11 @@ func (in *intake) receive(ctx context.Context, n int) error {
 	in.mu.Lock()
 	in.got += int64(n)
 	over, list := in.got > in.most, in.most <= maxList
+	asks := in.sent > maxSent || in.sending > maxSending
 	in.mu.Unlock()
 	switch {
+	case asks:
+		return in.fail(errAsks)
 	case over && list:
 		return in.fail(errLongList)
 	case over:

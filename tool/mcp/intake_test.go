@@ -24,7 +24,7 @@ import (
 // hostile returns a source of a server that answers a method with the JSON text of a result.
 func hostile(t *testing.T, pool *ration.Pool, allowed *berth.MCPToolFilter, answers map[string]string) *source {
 	t.Helper()
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return hostileHandler(t, pool, allowed, func(w http.ResponseWriter, r *http.Request) {
 		var req struct {
 			ID     json.RawMessage
 			Method string
@@ -36,11 +36,20 @@ func hostile(t *testing.T, pool *ration.Pool, allowed *berth.MCPToolFilter, answ
 		}
 		result := answers[req.Method]
 		if req.Method == "initialize" {
-			result = `{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"hostile","version":"1"}}`
+			result = initialized
 		}
 		w.Header().Set("Content-Type", "application/json")
 		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":%s}`, req.ID, result)
-	}))
+	})
+}
+
+// initialized is a result of initialize.
+const initialized = `{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"hostile","version":"1"}}`
+
+// hostileHandler returns a source of a server with a handler.
+func hostileHandler(t *testing.T, pool *ration.Pool, allowed *berth.MCPToolFilter, h http.HandlerFunc) *source {
+	t.Helper()
+	srv := httptest.NewServer(h)
 	t.Cleanup(srv.Close)
 	u, err := url.Parse(srv.URL)
 	if err != nil {

@@ -58,9 +58,8 @@ func (s *source) connectRemote(life context.Context, in *intake, notified chan s
 		return nil, fmt.Errorf("parse server_url: %w", err)
 	}
 	client := s.opts.Gate.Client(0)
-	client.Transport = &guardedTransport{next: client.Transport, origin: originOf(u), headers: s.headers(),
-		fault:  in.fault,
-		intake: in, notified: notified}
+	client.Transport = &guardedTransport{life: life, next: client.Transport, origin: originOf(u), headers: s.headers(),
+		fault: in.fault, intake: in, notified: notified}
 	session, err := initialize(life, &sdk.StreamableClientTransport{Endpoint: s.tool.ServerURL, HTTPClient: client,
 		DisableStandaloneSSE: true, MaxRetries: -1, MaxEventSize: -1}) // guarded bounds each answer
 	if err == nil {
@@ -124,6 +123,7 @@ func (s *source) redactor() *strings.Replacer {
 // endpoints that a server names can neither reach other hosts nor carry the credentials to
 // them. It bounds answers.
 type guardedTransport struct {
+	life    context.Context // of the session, with which its requests end
 	next    http.RoundTripper
 	origin  string
 	headers http.Header
@@ -139,7 +139,18 @@ func (g *guardedTransport) RoundTrip(req *http.Request) (*http.Response, error) 
 		g.fault.set(func(f *connectionError) { f.err = errOrigin })
 		return nil, errOrigin
 	}
-	req = req.Clone(req.Context())
+	if err := g.intake.send(); err != nil {
+		g.intake.taken()
+		return nil, err
+	}
+	defer g.intake.taken()
+	ctx, cancel := context.WithCancel(req.Context()) // the SDK's context of an answer never ends
+	stop := context.AfterFunc(g.life, cancel)
+	end := func() {
+		stop()
+		cancel()
+	}
+	req = req.Clone(ctx)
 	for name, values := range g.headers {
 		req.Header[name] = values
 	}
@@ -154,7 +165,12 @@ func (g *guardedTransport) RoundTrip(req *http.Request) (*http.Response, error) 
 	}
 	resp, err := g.next.RoundTrip(req)
 	if err != nil {
-		g.fault.set(func(f *connectionError) { f.err = err })
+		end()
+		g.fault.set(func(f *connectionError) {
+			if !errors.Is(f.err, errAsks) { // which ends the other requests
+				f.err = err
+			}
+		})
 		return nil, fmt.Errorf("send request: %w", err)
 	}
 	if resp.StatusCode >= 400 && req.Method != http.MethodDelete {
@@ -164,8 +180,8 @@ func (g *guardedTransport) RoundTrip(req *http.Request) (*http.Response, error) 
 	if req.Method == http.MethodGet {
 		most = maxStream
 	}
-	resp.Body = &boundedBody{ReadCloser: resp.Body, left: most, ctx: req.Context(), intake: g.intake}
-	siftBody(req.Context(), resp, g.intake)
+	resp.Body = &boundedBody{ReadCloser: resp.Body, left: most, ctx: ctx, intake: g.intake, end: end}
+	siftBody(ctx, resp, g.intake)
 	return resp, nil
 }
 
@@ -190,6 +206,12 @@ type boundedBody struct {
 	left   int64
 	ctx    context.Context
 	intake *intake
+	end    func() // of the request
+}
+
+func (b *boundedBody) Close() error {
+	defer b.end()
+	return b.ReadCloser.Close()
 }
 
 func (b *boundedBody) Read(p []byte) (int, error) {

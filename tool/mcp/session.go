@@ -31,6 +31,7 @@ var (
 	errOrigin   = errors.New("the server refers to another host")
 	errTooLarge = errors.New("the server sent too much")
 	errLongList = errors.New("the server's list of tools is too long")
+	errAsks     = errors.New("the server asks too much of its client")
 	errNoSecret = errors.New("the credentials were not stored")
 )
 
@@ -39,7 +40,7 @@ type session struct {
 	client *sdk.ClientSession
 	fault  *connectionError
 	intake *intake
-	end    func() // stops what the session needs: requests, the process
+	end    func() // stops what the session needs: requests, the process; may be called again
 
 	ended     chan struct{} // closed when the connection has ended
 	cancelled bool          // a call was cancelled
@@ -72,6 +73,10 @@ func (s *session) usable(ctx context.Context) bool {
 	return true
 }
 
+// closeTime bounds the time to close a session in order. The SDK waits for the server to take the answers to
+// what it asked.
+const closeTime = 5 * time.Second
+
 // close ends the session. The SDK notifies the server of a cancelled call in the
 // background; close waits for that, because the server would go on with the call.
 func (s *session) close() {
@@ -81,7 +86,12 @@ func (s *session) close() {
 		case <-time.After(cancelTime):
 		}
 	}
+	if _, _, err := s.fault.get(); errors.Is(err, errAsks) {
+		s.end()
+	}
+	late := time.AfterFunc(closeTime, s.end)
 	_ = s.client.Close()
+	late.Stop()
 	s.end()
 	s.intake.account.Close()
 }
@@ -255,6 +265,8 @@ func (s *source) explain(err error) string {
 		return "It refers to another host, which this server does not follow."
 	case errors.Is(fault, errTooLarge):
 		return fmt.Sprintf("It sent a message of more than %d bytes.", maxMessage)
+	case errors.Is(fault, errAsks):
+		return "It asks too much of its client."
 	case errors.Is(fault, errLongList):
 		return fmt.Sprintf("Its list of tools has more than %d bytes.", maxList)
 	case errors.Is(fault, jsonscan.ErrValues), errors.Is(fault, jsonscan.ErrDepth):
