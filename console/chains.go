@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -33,34 +34,148 @@ type chain struct {
 	Responses int
 	Tokens    int
 	Cost      *berth.Cost // nil if no response has a price
+	Waiting   bool        // Last waits for approval
+}
+
+// State returns the state of the chain, for a badge.
+func (c chain) State() string {
+	if c.Waiting {
+		return "waiting"
+	}
+	return string(c.Last.Status)
+}
+
+// Path returns the path of the chain's page, at the last response.
+func (c chain) Path() string {
+	path := "/console/responses/" + url.PathEscape(string(c.Last.ID))
+	if c.Responses > 1 {
+		path += "#latest"
+	}
+	return path
+}
+
+// Took returns how long the last response took; "" while it runs. The list knows seconds.
+func (c chain) Took() string {
+	switch {
+	case c.Last.CompletedAt == nil:
+		return ""
+	case *c.Last.CompletedAt <= c.Last.CreatedAt:
+		return "< 1 s"
+	}
+	return took((*c.Last.CompletedAt - c.Last.CreatedAt) * 1000)
 }
 
 // A chainsPage is the list of chains.
 type chainsPage struct {
 	Chains []chain
-	Status string // the filter; "" shows all
+	Status string // the filter; "" shows all, and waiting those that wait for approval
 	Model  string // the filter; "" shows all
 	Search string // the filter; "" shows all
-	Events string // path of the list's states; "" if the list is not followed
-	Next   string // path of the next page; "" at the end
+	Range  string // the filter: the name of a span; "" shows all
+	Open   berth.ResponseID
+	Run    *responsePage // the open one, beside the list
+	Title  string        // of Run
+	Events string        // path of the list's states; "" if the list is not followed
+	Next   string        // path of the next page; "" at the end
 }
 
-// Statuses returns the values of the filter.
-func (chainsPage) Statuses() []berth.Status {
-	return []berth.Status{berth.StatusQueued, berth.StatusInProgress, berth.StatusCompleted, berth.StatusIncomplete,
-		berth.StatusFailed, berth.StatusCancelled}
+// A chip is a value of a filter.
+type chip struct {
+	Label, Path string
+	Here        bool
+}
+
+// spans are the values of the filter of time.
+var spans = []struct {
+	name, label string
+	span        time.Duration
+}{{"1h", "1 hour", time.Hour}, {"24h", "24 hours", 24 * time.Hour}, {"7d", "7 days", 7 * 24 * time.Hour},
+	{"30d", "30 days", 30 * 24 * time.Hour}}
+
+// path returns the path of the list with one filter changed.
+func (p chainsPage) path(name, value string) string {
+	query := p.query()
+	query.Del(name)
+	if value != "" {
+		query.Set(name, value)
+	}
+	if len(query) == 0 {
+		return "/console/responses"
+	}
+	return "/console/responses?" + query.Encode()
+}
+
+// query returns the filters.
+func (p chainsPage) query() url.Values {
+	query := url.Values{}
+	for name, value := range map[string]string{"status": p.Status, "model": p.Model, "search": p.Search,
+		"range": p.Range} {
+		if value != "" {
+			query.Set(name, value)
+		}
+	}
+	return query
+}
+
+// Statuses returns the chips of the filter by state.
+func (p chainsPage) Statuses() []chip {
+	chips := []chip{{"All", p.path("status", ""), p.Status == ""}}
+	for _, status := range []string{"waiting", string(berth.StatusInProgress), string(berth.StatusQueued),
+		string(berth.StatusCompleted), string(berth.StatusFailed), string(berth.StatusIncomplete),
+		string(berth.StatusCancelled)} {
+		chips = append(chips, chip{badgeOf(status).Label, p.path("status", status), p.Status == status})
+	}
+	return chips
+}
+
+// Ranges returns the chips of the filter by time.
+func (p chainsPage) Ranges() []chip {
+	chips := []chip{{"Any time", p.path("range", ""), p.Range == ""}}
+	for _, s := range spans {
+		chips = append(chips, chip{s.label, p.path("range", s.name), p.Range == s.name})
+	}
+	return chips
+}
+
+// Filtered reports whether a filter is set.
+func (p chainsPage) Filtered() bool { return len(p.query()) > 0 }
+
+// List returns the path of the list, without an open run.
+func (p chainsPage) List() string { return p.path("", "") }
+
+// since returns the time of the oldest response that the filter shows; the zero time shows all.
+func (p chainsPage) since() time.Time {
+	for _, s := range spans {
+		if s.name == p.Range {
+			return time.Now().Add(-s.span)
+		}
+	}
+	return time.Time{}
 }
 
 // show serves GET /console/responses: chains of responses, the newest first. With an
 // id it opens the response.
 func (p *chainsPage) show(v *visit) error {
-	if id := strings.TrimSpace(v.r.URL.Query().Get("id")); id != "" {
+	asked := v.r.URL.Query()
+	if id := strings.TrimSpace(asked.Get("id")); id != "" {
 		return v.redirect("/console/responses/" + url.PathEscape(id))
+	}
+	if words := strings.TrimSpace(asked.Get("search")); strings.HasPrefix(words, berth.PrefixResponse) {
+		return v.redirect("/console/responses/" + url.PathEscape(words))
 	}
 	if err := p.read(v, map[berth.ResponseID]string{}); err != nil {
 		return err
 	}
-	return v.show(http.StatusOK, "chains", "Responses", p)
+	if p.Open = berth.ResponseID(asked.Get("open")); p.Open != "" {
+		v.r.SetPathValue("response", string(p.Open))
+		p.Run = &responsePage{}
+		if err := p.Run.read(v); err != nil {
+			return err
+		}
+		p.Run.Drawer = p.List()
+		p.Title = title(p.Run.Turns)
+	}
+	return v.show(http.StatusOK, "chains", "Runs", p)
 }
 
 // follow serves GET /console/responses/events: the first page of the list, each time
@@ -104,34 +219,66 @@ func (p *chainsPage) follow(v *visit) error {
 // titles that are missing to titles.
 func (p *chainsPage) read(v *visit, titles map[berth.ResponseID]string) error {
 	asked := v.r.URL.Query()
-	query := url.Values{}
-	for _, name := range []string{"status", "model", "search"} {
-		if value := strings.TrimSpace(asked.Get(name)); value != "" {
-			query.Set(name, value)
-		}
-	}
-	*p = chainsPage{Status: query.Get("status"), Model: query.Get("model"), Search: query.Get("search")}
+	field := func(name string) string { return strings.TrimSpace(asked.Get(name)) }
+	*p = chainsPage{Status: field("status"), Model: field("model"), Search: field("search"), Range: field("range"),
+		Open: berth.ResponseID(field("open"))}
+	query := p.query()
 	if asked.Get("after") == "" && p.Search == "" {
 		p.Events = "/console/responses/events?" + query.Encode()
 	}
 	read := url.Values{"limit": {chainsRead}, "order": {"desc"}}
-	for name, values := range query {
-		read[name] = values
+	for _, name := range []string{"status", "model", "search", "after"} {
+		if value := field(name); value != "" && !(name == "status" && value == "waiting") {
+			read.Set(name, value)
+		}
 	}
-	if after := asked.Get("after"); after != "" {
-		read.Set("after", after)
-	}
-	found, err := readSummaries(v, read, p.Search != "")
+	waiting, err := readWaiting(v)
 	if err != nil {
 		return err
+	}
+	n := len(waiting)
+	v.waiting = &n
+	var found list[*summary]
+	if p.Status == "waiting" { // they are among the latest responses
+		for _, s := range waiting {
+			if p.Model == "" || s.Model == p.Model {
+				found.Data = append(found.Data, s)
+			}
+		}
+	} else {
+		all, err := readSummaries(v, read, p.Search != "")
+		if err != nil {
+			return err
+		}
+		found = *all
+	}
+	if since := p.since(); !since.IsZero() {
+		found.Data = slices.DeleteFunc(found.Data, func(s *summary) bool {
+			old := s.CreatedAt < since.Unix()
+			found.HasMore = found.HasMore && !old
+			return old
+		})
 	}
 	if found.HasMore {
 		query.Set("after", found.LastID)
 		p.Next = "/console/responses?" + query.Encode()
 	}
 	p.Chains = chainsOf(found.Data)
-	for i := range p.Chains {
-		first := p.Chains[i].First
+	markWaiting(p.Chains, waiting)
+	return addChainTitles(v, p.Chains, titles)
+}
+
+// markWaiting marks the chains whose last response waits for approval.
+func markWaiting(chains []chain, waiting []*summary) {
+	for i := range chains {
+		chains[i].Waiting = slices.ContainsFunc(waiting, func(s *summary) bool { return s.ID == chains[i].Last.ID })
+	}
+}
+
+// addChainTitles sets the titles of chains. It adds those that are missing to titles.
+func addChainTitles(v *visit, chains []chain, titles map[berth.ResponseID]string) error {
+	for i := range chains {
+		first := chains[i].First
 		if _, ok := titles[first]; !ok {
 			title, err := readTitle(v, first)
 			if err != nil {
@@ -139,7 +286,7 @@ func (p *chainsPage) read(v *visit, titles map[berth.ResponseID]string) error {
 			}
 			titles[first] = title
 		}
-		p.Chains[i].Title = titles[first]
+		chains[i].Title = titles[first]
 	}
 	return nil
 }
@@ -178,6 +325,30 @@ func readTitle(v *visit, id berth.ResponseID) (string, error) {
 		return "", err
 	}
 	return title([]*turnView{{Input: entriesOf(input.Data)}}), nil
+}
+
+// maxBack is the number of responses of a chain that are read to find its title.
+const maxBack = 20
+
+// readRunTitle returns the last words of the user in a response, or in one before it: a response that answers an
+// approval has none.
+func readRunTitle(v *visit, id berth.ResponseID) (string, error) {
+	for range maxBack {
+		title, err := readTitle(v, id)
+		if err != nil || title != noTitle {
+			return title, err
+		}
+		var r berth.Response
+		err = v.get("/v1/responses/"+url.PathEscape(string(id)), &r)
+		if refused(err) || err == nil && r.PreviousResponseID == nil {
+			break
+		}
+		if err != nil {
+			return "", err
+		}
+		id = *r.PreviousResponseID
+	}
+	return noTitle, nil
 }
 
 // chainsOf returns the chains of responses, in the order of their last responses. A response

@@ -16,7 +16,7 @@ func TestChains(t *testing.T) {
 		"one": {`[{"id":"c","previous_response_id":"b","usage":{"total_tokens":3},"cost":{"value":0.5,"currency":"usd"}},
 			{"id":"b","previous_response_id":"a","usage":{"total_tokens":2}},
 			{"id":"a","usage":{"total_tokens":1},"cost":{"value":0.25,"currency":"usd"}}]`,
-			[]string{"c from a: 3 responses, 6 tokens, 0.75 USD"}},
+			[]string{"c from a: 3 responses, 6 tokens, $0.75"}},
 		"branches": {`[{"id":"d","previous_response_id":"a"},{"id":"c"},{"id":"b","previous_response_id":"a"},{"id":"a","usage":{"total_tokens":1}}]`,
 			[]string{"d from a: 2 responses, 1 tokens, ", "c from c: 1 responses, 0 tokens, ",
 				"b from a: 2 responses, 1 tokens, "}},
@@ -43,7 +43,7 @@ func TestChains(t *testing.T) {
 func rowOf(c chain) string {
 	sum := ""
 	if c.Cost != nil {
-		sum = money(*c.Cost)
+		sum = money(c.Cost)
 	}
 	return fmt.Sprintf("%s from %s: %d responses, %d tokens, %s", c.Last.ID, c.First, c.Responses, c.Tokens, sum)
 }

@@ -40,7 +40,7 @@ func (*containerPage) change(v *visit) error {
 		if err := v.exchange(http.MethodDelete, "/v1/containers/"+id, nil, "", &struct{}{}); err != nil {
 			return err
 		}
-		return v.redirect("/console/")
+		return v.redirect("/console/containers")
 	default:
 		return &failure{http.StatusBadRequest, "The form is incomplete."}
 	}

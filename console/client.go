@@ -24,6 +24,24 @@ type failure struct {
 
 func (f *failure) Error() string { return f.Message }
 
+// Advice returns what the user of a page can do; "" if the message says it.
+func (f *failure) Advice(p *page) string {
+	switch {
+	case f.Status == http.StatusForbidden && p.Admin:
+		return "An admin key shows projects, keys, usage and the audit record. Choose a project at the top, or add its key, " +
+			"to see its runs and containers."
+	case f.Status == http.StatusForbidden && p.SignedIn:
+		return "The key of a project shows only this project. Add an admin key for the pages of the operator."
+	case f.Status == http.StatusNotFound && p.SignedIn:
+		return "It may have been deleted, or it belongs to another project: choose that project at the top."
+	case f.Status == http.StatusNotFound:
+		return "It may have been deleted."
+	case f.Status >= http.StatusInternalServerError:
+		return "Try again. If it fails again, the server's log has the reason."
+	}
+	return ""
+}
+
 // get decodes the API's answer to a GET.
 func (v *visit) get(path string, into any) error {
 	return v.exchange(http.MethodGet, path, nil, "", into)

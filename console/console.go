@@ -9,6 +9,7 @@
 package console
 
 import (
+	"context"
 	"crypto/rand"
 	"embed"
 	"html/template"
@@ -16,6 +17,8 @@ import (
 	"log/slog"
 	"net/http"
 	"sync"
+
+	"github.com/berth-run/berth"
 )
 
 // Path is the path of the console.
@@ -32,14 +35,22 @@ type Console struct {
 	sessions sessions
 	secret   []byte // of the tokens in forms
 	origins  *http.CrossOriginProtection
+	asked    askedCache
 	mux      *http.ServeMux
+
+	// Names returns the name of a project, for the user of one of its keys. It may be nil.
+	Names func(context.Context, berth.ProjectID) string
 }
 
 // New returns a console that shows what api answers. It logs its own failures to log.
 func New(api http.Handler, log *slog.Logger) *Console {
 	c := &Console{api: api, log: log, secret: []byte(rand.Text()), origins: http.NewCrossOriginProtection(),
 		mux: http.NewServeMux()}
-	c.on("GET /console/{$}", handle((*containersPage).show))
+	c.on("GET /console/{$}", handle((*homePage).show))
+	c.on("GET /console/overview", func(v *visit) error { return v.redirect(Path) })
+	c.on("GET /console/waiting", handle((*waitingPage).show))
+	c.on("GET /console/palette", handle((*palettePage).show))
+	c.on("GET /console/containers", handle((*containersPage).show))
 	c.on("GET /console/containers/{container}", handle((*containerPage).show))
 	c.on("GET /console/containers/{container}/files", handle((*filesPage).show))
 	c.onUpload("POST /console/containers/{container}/files", maxUpload, handle((*filesPage).change))
@@ -67,8 +78,8 @@ func New(api http.Handler, log *slog.Logger) *Console {
 	c.on("POST /console/responses/{response}/approvals", handle((*responsePage).answer))
 	c.on("GET /console/new", handle((*newPage).show))
 	c.onUpload("POST /console/new", maxUpload, handle((*newPage).create))
-	c.on("GET /console/overview", handle((*overviewPage).show))
 	c.on("GET /console/usage", handle((*usagePage).show))
+	c.on("GET /console/usage.csv", handle((*usagePage).export))
 	c.on("GET /console/storage", handle((*storagePage).show))
 	c.on("GET /console/webhooks", handle((*webhooksPage).show))
 	c.on("POST /console/webhooks", handle((*webhooksPage).create))
@@ -83,6 +94,8 @@ func New(api http.Handler, log *slog.Logger) *Console {
 	c.on("POST /console/projects", handle((*projectsPage).create))
 	c.on("GET /console/projects/{project}", handle((*keysPage).show))
 	c.on("POST /console/projects/{project}", handle((*keysPage).create))
+	c.on("POST /console/projects/{project}/limit", handle((*projectPage).limit))
+	c.on("POST /console/projects/{project}/archive", handle((*projectPage).archive))
 	c.on("POST /console/projects/{project}/delete-key", handle((*keysPage).delete))
 	c.on("GET /console/admin-keys", handle((*keysPage).show))
 	c.on("POST /console/admin-keys", handle((*keysPage).create))
@@ -110,7 +123,7 @@ func New(api http.Handler, log *slog.Logger) *Console {
 
 // policy allows a page its own files and nothing else: no script, style or handler in its
 // text, and no frame around it.
-const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; connect-src 'self'; " +
 	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
 // ServeHTTP implements http.Handler.

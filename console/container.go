@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"errors"
 	"net/http"
 	"net/url"
@@ -16,6 +17,9 @@ type containerPage struct {
 	Stats *berth.ContainerStats // nil if it does not run
 	Log   []berth.ContainerLog  // the last commands, the newest first
 	Older bool                  // there are more
+
+	Run      berth.ResponseID // that has used it first; "" if none
+	RunTitle string
 }
 
 // show serves GET /console/containers/{container}.
@@ -38,6 +42,17 @@ func (p *containerPage) show(v *visit) error {
 		return err
 	}
 	p.Log, p.Older = log.Data, log.HasMore
+	var first list[berth.ContainerLog]
+	if err := v.get(path+"/logs?order=asc&limit=1", &first); err != nil {
+		return err
+	}
+	if len(first.Data) > 0 && first.Data[0].ResponseID != "" {
+		title, err := readRunTitle(v, first.Data[0].ResponseID)
+		if err != nil {
+			return err
+		}
+		p.Run, p.RunTitle = first.Data[0].ResponseID, title
+	}
 	p.Tab, p.Form = tab{Container: p.Container}, v.formToken()
-	return v.show(http.StatusOK, "container", p.Name, p)
+	return v.show(http.StatusOK, "container", cmp.Or(p.Name, "Container"), p)
 }

@@ -14,17 +14,26 @@ type list[T any] struct {
 	LastID  string `json:"last_id"`
 }
 
+// autoName is the name of containers that a response has created.
+const autoName = "container_auto"
+
 // A containersPage is the list of containers.
 type containersPage struct {
-	Containers []berth.Container
+	Containers []containerRow
 	Name       string // the filter; "" shows all
 	Next       string // path of the next page; "" at the end
 }
 
-// show serves GET /console/: containers, the newest first.
+// A containerRow is a container of the list.
+type containerRow struct {
+	berth.Container
+	Title string // its name, or the title of the run that has used it first
+}
+
+// show serves GET /console/containers: containers, the newest first.
 func (p *containersPage) show(v *visit) error {
 	if v.admin() {
-		return v.redirect("/console/overview")
+		return v.redirect(Path)
 	}
 	asked := v.r.URL.Query()
 	query := url.Values{"limit": {"50"}, "order": {"desc"}}
@@ -37,13 +46,37 @@ func (p *containersPage) show(v *visit) error {
 	if err := v.get("/v1/containers?"+query.Encode(), &found); err != nil {
 		return err
 	}
-	*p = containersPage{Containers: found.Data, Name: asked.Get("name")}
+	*p = containersPage{Name: asked.Get("name")}
+	for _, c := range found.Data {
+		title, err := containerTitle(v, c)
+		if err != nil {
+			return err
+		}
+		p.Containers = append(p.Containers, containerRow{c, title})
+	}
 	if found.HasMore {
 		query = url.Values{"after": {found.LastID}}
 		if p.Name != "" {
 			query.Set("name", p.Name)
 		}
-		p.Next = "/console/?" + query.Encode()
+		p.Next = "/console/containers?" + query.Encode()
 	}
 	return v.show(http.StatusOK, "containers", "Containers", p)
+}
+
+// containerTitle returns the name of a container. One without a name of its own has the title of the run that has
+// used it first, or else its id.
+func containerTitle(v *visit, c berth.Container) (string, error) {
+	if c.Name != "" && c.Name != autoName {
+		return c.Name, nil
+	}
+	var log list[berth.ContainerLog]
+	err := v.get("/v1/containers/"+url.PathEscape(string(c.ID))+"/logs?order=asc&limit=1", &log)
+	if err != nil && !refused(err) {
+		return "", err
+	}
+	if len(log.Data) == 0 || log.Data[0].ResponseID == "" {
+		return short(string(c.ID)), nil
+	}
+	return readRunTitle(v, log.Data[0].ResponseID)
 }

@@ -97,9 +97,10 @@ func (f *containerFacts) barsOf(r *berth.Response, end int64) []bar {
 			continue
 		}
 		b := bar{Kind: "command", Name: line(l.Command), Depth: 1, Start: l.StartedAtMS, Took: l.DurationMS}
-		if l.Outcome.Type != "exit" || l.Outcome.ExitCode == nil || *l.Outcome.ExitCode != 0 {
+		if failed(l.Outcome) {
 			b.Error = outcome(l.Outcome)
 		}
+		b.call = l.CallID
 		bars = append(bars, b)
 	}
 	for _, flow := range f.Flows {

@@ -56,7 +56,7 @@ func (a *uploadAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		a.files = append(a.files, files...)
 	}
-	if r.URL.Path == "/v1/responses" {
+	if r.URL.Path == "/v1/responses" && r.Method == http.MethodPost {
 		body, _ := io.ReadAll(r.Body)
 		a.created = append(a.created, string(body))
 	}

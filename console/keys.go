@@ -12,6 +12,7 @@ import (
 // A keysPage is the page of the keys of a project, or of the admin keys.
 type keysPage struct {
 	Project *berth.Project // nil for admin keys
+	Spent   *spending      // of the project this month; nil if it is not known
 	Keys    []keyRow
 	More    bool
 	Path    string // of the page
@@ -32,6 +33,9 @@ type keyRow struct {
 	}
 }
 
+// End returns the end of the key, which tells it from others at sight.
+func (k keyRow) End() string { return "…" + k.RedactedValue[max(0, len(k.RedactedValue)-4):] }
+
 // read reads the keys that the path of the visit names, and returns the API's path of them.
 func (p *keysPage) read(v *visit) (path string, err error) {
 	*p = keysPage{Path: "/console/admin-keys", Form: v.formToken()}
@@ -42,6 +46,16 @@ func (p *keysPage) read(v *visit) (path string, err error) {
 		p.Project = &berth.Project{}
 		if err := v.get(of, p.Project); err != nil {
 			return path, err
+		}
+	}
+	if p.Project != nil {
+		var spent list[spending]
+		query := url.Values{"project_ids": {string(p.Project.ID)}, "limit": {"1"}}
+		if err := v.get("/v1/organization/spend?"+query.Encode(), &spent); err != nil && !refused(err) {
+			return path, err
+		}
+		if len(spent.Data) > 0 && spent.Data[0].APIKeyID == nil {
+			p.Spent = &spent.Data[0]
 		}
 	}
 	var found list[keyRow]

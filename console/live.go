@@ -51,8 +51,12 @@ func (*responsePage) follow(v *visit) error {
 	if err != nil {
 		return err
 	}
+	turns, earlier, err := readTurns(v)
+	if err != nil {
+		return err
+	}
 	out := newLiveWriter(v)
-	out.models = models
+	out.models, out.before, out.earlier, out.title = models, turns[:len(turns)-1], earlier != "", title(turns)
 	silence := time.NewTicker(quiet)
 	defer silence.Stop()
 	var due <-chan time.Time // nil if nothing has changed
@@ -119,6 +123,10 @@ type liveWriter struct {
 	control *http.ResponseController
 	events  *sse.Writer
 	models  []string // that a response can be continued with
+
+	before  []*turnView // of the chain, before the response
+	earlier bool        // there are others before these
+	title   string      // of the chain
 }
 
 // newLiveWriter starts an answer of events.
@@ -132,26 +140,28 @@ func newLiveWriter(v *visit) *liveWriter {
 // draw sends what has changed in a story since the last call.
 func (o *liveWriter) draw(s *story) error {
 	var b bytes.Buffer
-	if s.head {
-		if err := templates().ExecuteTemplate(&b, "head", head{&s.Response, o.visit.formToken()}); err != nil {
-			return o.failed(err)
-		}
-	}
+	form := o.visit.formToken()
+	turn := &turnView{Response: &s.Response, Output: s.entries}
+	add := func(name string, data any) error { return templates().ExecuteTemplate(&b, name, data) }
+	var err error
 	if s.head && s.Status.Final() {
-		if err := templates().ExecuteTemplate(&b, "next", nextForm{&s.Response, o.visit.formToken(),
-			o.models}); err != nil {
-			return o.failed(err)
-		}
-	}
-	if s.head && s.Status.Final() {
-		turn := &turnView{Response: &s.Response, Output: s.entries}
-		if err := addTimes(o.visit, []*turnView{turn}); err != nil {
+		if err = addTimes(o.visit, []*turnView{turn}); err != nil {
 			return o.failed(err)
 		}
 		turn.Time.Open = true
-		if err := templates().ExecuteTemplate(&b, "waterfall", turn.Time); err != nil {
-			return o.failed(err)
-		}
+		err = errors.Join(add("next", nextForm{Response: &s.Response, Form: form, Models: o.models}),
+			add("waterfall", turn.Time))
+	}
+	if s.head {
+		err = errors.Join(err, add("head", head{&s.Response, form}))
+	}
+	if s.head || len(s.changed) > 0 {
+		bar := summaryBar(append(slices.Clone(o.before), turn), o.title, form)
+		bar.Earlier = o.earlier
+		err = errors.Join(err, add("runbar", bar), add("laststeps", stepsOf([]*turnView{turn})))
+	}
+	if err != nil {
+		return o.failed(err)
 	}
 	var complete []*entry
 	for i := range s.changed {

@@ -30,6 +30,9 @@ type newPage struct {
 	Tools        []string // selected
 	Approve      bool     // commands wait for approval
 	Hosts        string   // that the container may reach
+	Stores       []berth.VectorStore
+	Store        string   // that file search reads
+	Down         []string // upstreams that do not answer, whose models may be missing
 	Error        string
 	Code         []codeView // the same request, if it was asked for
 }
@@ -41,14 +44,22 @@ type codeView struct{ Name, Text string }
 func (newPage) Efforts() []string { return []string{"minimal", "low", "medium", "high"} }
 
 // A toolChoice is a tool that the form offers.
-type toolChoice struct{ Type, Name, About string }
+type toolChoice struct {
+	Type, Name, About string
+	Missing           string // why it cannot be chosen; "" if it can
+}
 
 // Choices returns the tools of the form.
-func (newPage) Choices() []toolChoice {
+func (p newPage) Choices() []toolChoice {
+	search := toolChoice{Type: berth.ToolFileSearch, Name: "File search", About: "passages of a vector store"}
+	if len(p.Stores) == 0 {
+		search.Missing = "the project has no vector store: berth vector-store create makes one"
+	}
 	return []toolChoice{
-		{berth.ToolShell, "Shell", "commands in a container"},
-		{berth.ToolCode, "Code interpreter", "Python in a container"},
-		{berth.ToolWebSearch, "Web search", "if the server has a search engine"},
+		{Type: berth.ToolShell, Name: "Shell", About: "commands in a container"},
+		{Type: berth.ToolCode, Name: "Code interpreter", About: "Python in a container"},
+		search,
+		{Type: berth.ToolWebSearch, Name: "Web search", About: "if the operator has configured a search engine"},
 	}
 }
 
@@ -61,11 +72,66 @@ func (p *newPage) show(v *visit) error {
 	if err != nil {
 		return err
 	}
-	*p = newPage{Form: v.formToken(), Models: models, Tools: []string{berth.ToolShell}}
-	if len(models) > 0 {
-		p.Model = models[0]
+	*p = newPage{Form: v.formToken(), Models: models, Tools: []string{berth.ToolShell}, Model: firstModel(models)}
+	if from := v.r.URL.Query().Get("from"); from != "" {
+		if err := p.copyRun(v, berth.ResponseID(from)); err != nil {
+			return err
+		}
 	}
-	return v.show(http.StatusOK, "new", "New response", p)
+	p.readOffers(v)
+	return v.show(http.StatusOK, "new", "New run", p)
+}
+
+// firstModel returns the model that the form selects: not the one that repeats the task, unless there is no other.
+func firstModel(models []string) string {
+	for _, m := range models {
+		if m != "scripted" {
+			return m
+		}
+	}
+	if len(models) > 0 {
+		return models[0]
+	}
+	return ""
+}
+
+// copyRun fills the form with what a response was asked for.
+func (p *newPage) copyRun(v *visit, id berth.ResponseID) error {
+	turn, err := readTurn(v, id)
+	if err != nil {
+		return err
+	}
+	p.Model, p.Instructions = turn.Model, ""
+	if text := textOf(turn.Instructions); !strings.HasPrefix(text, "[") {
+		p.Instructions = text
+	}
+	for _, e := range turn.Input {
+		if e.Role() == "user" {
+			p.Text = e.Text()
+		}
+	}
+	p.Tools = nil
+	for _, tool := range turn.Tools {
+		p.Tools = append(p.Tools, tool.Type())
+	}
+	return nil
+}
+
+// readOffers reads what the form can offer beside models. It offers less if the API does not say.
+func (p *newPage) readOffers(v *visit) {
+	var stores list[berth.VectorStore]
+	if v.get("/v1/vector_stores?limit=100", &stores) == nil {
+		p.Stores = stores.Data
+	}
+	var status berth.ServerStatus
+	if v.get("/v1/organization/status", &status) != nil {
+		return // only some keys see it
+	}
+	for _, u := range status.Upstreams {
+		if u.Circuit == "open" {
+			p.Down = append(p.Down, u.Name)
+		}
+	}
 }
 
 // create serves POST /console/new: it creates a response, or shows the request as code.
@@ -80,7 +146,7 @@ func (p *newPage) create(v *visit) error {
 		}
 		p.fill(v, models)
 		p.Error = message
-		return v.show(status, "new", "New response", p)
+		return v.show(status, "new", "New run", p)
 	}
 	if strings.TrimSpace(v.text("text")) == "" {
 		return show(http.StatusBadRequest, "The task is empty.")
@@ -90,10 +156,10 @@ func (p *newPage) create(v *visit) error {
 			return err
 		}
 		p.fill(v, models)
-		if p.Code, err = codeOf(p.request(nil)); err != nil {
+		if p.Code, err = codeOf(p.request(nil), baseURL(v)); err != nil {
 			return err
 		}
-		return v.show(http.StatusOK, "new", "New response", p)
+		return v.show(http.StatusOK, "new", "New run", p)
 	}
 	files, err := uploadAll(v)
 	if err == nil {
@@ -113,7 +179,9 @@ func (p *newPage) fill(v *visit, models []string) {
 	in := v.form.fields
 	*p = newPage{Form: v.formToken(), Models: models, Model: in.Get("model"), Text: v.text("text"),
 		Instructions: v.text("instructions"),
-		Effort:       in.Get("effort"), Tools: in["tool"], Approve: in.Get("approve") != "", Hosts: in.Get("hosts")}
+		Effort:       in.Get("effort"), Tools: in["tool"], Approve: in.Get("approve") != "", Hosts: in.Get("hosts"),
+		Store: in.Get("store")}
+	p.readOffers(v)
 }
 
 // request returns the body of POST /v1/responses. The files are in the container, or if there is
@@ -149,6 +217,9 @@ func (p newPage) request(files []berth.FileID) map[string]any {
 		case berth.ToolCode:
 			entry["container"] = with(container, "type", "auto")
 			contained = true
+		}
+		if tool == berth.ToolFileSearch {
+			entry["vector_store_ids"] = []string{p.Store}
 		}
 		tools = append(tools, entry)
 	}
@@ -222,8 +293,8 @@ func upload(v *visit, route, name string, fields map[string]string, file io.Read
 	return v.exchange(http.MethodPost, route, in, parts.FormDataContentType(), into)
 }
 
-// codeOf returns programs that send a request.
-func codeOf(req map[string]any) ([]codeView, error) {
+// codeOf returns programs that send a request to the server, whose API is at base.
+func codeOf(req map[string]any, base string) ([]codeView, error) {
 	var b bytes.Buffer
 	out := json.NewEncoder(&b)
 	out.SetEscapeHTML(false)
@@ -234,10 +305,10 @@ func codeOf(req map[string]any) ([]codeView, error) {
 	body := strings.TrimSpace(b.String())
 	quoted := strings.ReplaceAll(body, "'", `'\''`)
 	return []codeView{
-		{"curl", "curl \"$OPENAI_BASE_URL/responses\" -H \"Authorization: Bearer $OPENAI_API_KEY\" -H 'Content-Type: application/json' -d '" + quoted + "'"},
-		{"Python", "from openai import OpenAI\n\nresponse = OpenAI().responses.create(" + pythonArguments(req) +
+		{"curl", "curl " + base + "/responses -H \"Authorization: Bearer $OPENAI_API_KEY\" -H 'Content-Type: application/json' -d '" + quoted + "'"},
+		{"Python", "from openai import OpenAI\n\nresponse = OpenAI(base_url=\"" + base + "\").responses.create(" + pythonArguments(req) +
 			")\nprint(response.output_text)"},
-		{"JavaScript", "import OpenAI from \"openai\";\n\nconst response = await new OpenAI().responses.create(" +
+		{"JavaScript", "import OpenAI from \"openai\";\n\nconst response = await new OpenAI({ baseURL: \"" + base + "\" }).responses.create(" +
 			body + ");\nconsole.log(response.output_text);"},
 	}, nil
 }

@@ -22,7 +22,7 @@ func TestForms(t *testing.T) {
 	})
 	c := New(api, slog.New(slog.DiscardHandler))
 	for _, path := range []string{"responses/resp_1/cancel", "responses/resp_1/continue", "responses/resp_1/approvals",
-		"new", "sign-in", "sign-out"} {
+		"new", "sign-in", "sign-out", "projects/p/limit", "projects/p/archive"} {
 		for _, token := range []string{"", "form=", "form=" + strings.Repeat("0", 64)} {
 			r := httptest.NewRequest(http.MethodPost, "/console/"+path,
 				strings.NewReader(token+"&text=x&mcpr_1=approve"))
@@ -68,13 +68,13 @@ func TestCode(t *testing.T) {
 	text := `It's "quoted" \ $(id) ` + "`x` </script> \u2028 \n end"
 	p := newPage{Model: "m", Text: text, Tools: []string{"shell", "code_interpreter"}, Approve: true,
 		Hosts: "a.example, *.b.example"}
-	codes, err := codeOf(p.request(nil))
+	codes, err := codeOf(p.request(nil), "https://berth.example/v1")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i, want := range [][]string{
-		{`It'\''s \"quoted\" \\ $(id)`, `"allowed_domains"`, `"*.b.example"`, `"require_approval": "always"`},
-		{`extra_body={"berth": {"require_approval": "always"}}`, `model="m"`, `"type": "container_auto"`},
+		{"curl https://berth.example/v1/responses", `It'\''s \"quoted\" \\ $(id)`, `"allowed_domains"`, `"*.b.example"`, `"require_approval": "always"`},
+		{`OpenAI(base_url="https://berth.example/v1")`, "</script>", `extra_body={"berth": {"require_approval": "always"}}`, `model="m"`, `"type": "container_auto"`},
 		{`It's \"quoted\" \\ $(id)`, `"container_auto"`},
 	} {
 		for _, part := range want {

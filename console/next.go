@@ -1,7 +1,6 @@
 package console
 
 import (
-	"encoding/json"
 	"net/http"
 	"net/url"
 	"slices"
@@ -15,29 +14,18 @@ type nextForm struct {
 	*berth.Response
 	Form   string
 	Models []string
+	Back   string // where the forms lead to: "runs" for the list with the run beside it, or "" for the run's page
 }
 
-// An approval is a call that waits for an approval.
-type approval struct {
-	ID, Name, Server string
-	Text             string // its commands, or its arguments in JSON
-}
-
-// Waiting returns the calls of the response that wait for an approval.
-func (n nextForm) Waiting() (waiting []approval) {
-	for _, it := range n.Output {
-		var asked berth.ApprovalRequest
-		if it.Type() != berth.ItemApprovalRequest || it.Decode(&asked) != nil {
-			continue
-		}
-		a := approval{ID: asked.ID, Name: asked.Name, Server: asked.ServerLabel, Text: asked.Arguments}
-		var shell struct{ Commands []string }
-		if json.Unmarshal([]byte(asked.Arguments), &shell) == nil && len(shell.Commands) > 0 {
-			a.Text = strings.Join(shell.Commands, "\n")
-		}
-		waiting = append(waiting, a)
+// Approval returns the calls of the response that wait for an approval; nil if there are none.
+func (n nextForm) Approval() *waitingRun {
+	calls := approvalsOf(n.Response)
+	if len(calls) == 0 {
+		return nil
 	}
-	return waiting
+	s := &summary{}
+	s.ID, s.CreatedAt = n.ID, n.CreatedAt
+	return &waitingRun{s, "", n.Form, n.Back, calls}
 }
 
 // modelsOf returns the names of the models that requests may use.
@@ -55,6 +43,15 @@ func modelsOf(v *visit) ([]string, error) {
 	return names, nil
 }
 
+// baseURL returns the URL of the API for clients, as the browser reaches the server.
+func baseURL(v *visit) string {
+	scheme := "http"
+	if overHTTPS(v.r) {
+		scheme = "https"
+	}
+	return scheme + "://" + v.r.Host + "/v1"
+}
+
 // extend serves POST /console/responses/{response}/continue: it creates the next
 // response of the chain, with the same settings.
 func (*responsePage) extend(v *visit) error {
@@ -65,26 +62,39 @@ func (*responsePage) extend(v *visit) error {
 	return continueResponse(v, v.form.fields.Get("model"), text, "")
 }
 
+// An approvalAnswer answers an approval request.
+type approvalAnswer struct {
+	Type    berth.ItemType `json:"type"`
+	ID      string         `json:"approval_request_id"`
+	Approve bool           `json:"approve"`
+	Reason  string         `json:"reason,omitempty"`
+}
+
+// answersOf returns the answers of a form: one for all calls, or one for each. Nil means that an answer is missing.
+func answersOf(fields url.Values) (answers []approvalAnswer) {
+	all := fields.Get("all")
+	for _, id := range fields["call"] {
+		value := all
+		if fields.Get("each") != "" {
+			value = fields.Get(id)
+		}
+		if !strings.HasPrefix(id, berth.PrefixApproval) || value != "approve" && value != "deny" {
+			return nil
+		}
+		a := approvalAnswer{Type: berth.ItemApprovalResponse, ID: id, Approve: value == "approve"}
+		if !a.Approve {
+			a.Reason = strings.TrimSpace(fields.Get("reason"))
+		}
+		answers = append(answers, a)
+	}
+	slices.SortFunc(answers, func(a, b approvalAnswer) int { return strings.Compare(a.ID, b.ID) })
+	return answers
+}
+
 // answer serves POST /console/responses/{response}/approvals: it answers all calls that
 // wait, because a call without an answer does not run.
 func (*responsePage) answer(v *visit) error {
-	type answer struct {
-		Type    berth.ItemType `json:"type"`
-		ID      string         `json:"approval_request_id"`
-		Approve bool           `json:"approve"`
-		Reason  string         `json:"reason,omitempty"`
-	}
-	var answers []answer
-	for name, values := range v.form.fields {
-		if id, ok := strings.CutPrefix(name, berth.PrefixApproval); ok && id != "" {
-			a := answer{Type: berth.ItemApprovalResponse, ID: name, Approve: values[0] == "approve"}
-			if !a.Approve {
-				a.Reason = strings.TrimSpace(v.form.fields.Get("reason-" + name))
-			}
-			answers = append(answers, a)
-		}
-	}
-	slices.SortFunc(answers, func(a, b answer) int { return strings.Compare(a.ID, b.ID) })
+	answers := answersOf(v.form.fields)
 	if len(answers) == 0 {
 		return &failure{Status: http.StatusBadRequest,
 			Message: "The form has no answer. Go back and approve or deny each call."}
@@ -110,5 +120,12 @@ func createResponse(v *visit, req map[string]any) error {
 	if err := v.post("/v1/responses", req, &created); err != nil {
 		return err
 	}
-	return v.redirect("/console/responses/" + url.PathEscape(string(created.ID)))
+	id := url.PathEscape(string(created.ID))
+	switch v.form.fields.Get("back") {
+	case "home":
+		return v.redirect(Path)
+	case "runs":
+		return v.redirect("/console/responses?open=" + id)
+	}
+	return v.redirect("/console/responses/" + id + "#latest")
 }

@@ -49,7 +49,10 @@ func writePython(b *strings.Builder, value any) {
 		}
 		b.WriteString("}")
 	default: // a string or a number of JSON is one of Python
-		raw, _ := json.Marshal(v) // it was decoded from JSON
-		b.Write(raw)
+		var raw strings.Builder
+		out := json.NewEncoder(&raw)
+		out.SetEscapeHTML(false) // the page escapes it
+		_ = out.Encode(v)        // it was decoded from JSON
+		b.WriteString(strings.TrimSuffix(raw.String(), "\n"))
 	}
 }

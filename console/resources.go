@@ -184,14 +184,12 @@ func chartsOf(taken []sample) []chart {
 	sent := rise(func(s berth.ContainerStats) float64 { return float64(s.Egress.BytesSent) })
 	received := rise(func(s berth.ContainerStats) float64 { return float64(s.Egress.BytesReceived) })
 	return []chart{
-		draw("CPU", "", percent, 1, series{"", rise(func(s berth.ContainerStats) float64 { return s.CPUSeconds })}),
-		draw("Memory", size(last.Memory.LimitBytes), bytes, 1<<20, series{"", level(func(s berth.ContainerStats) int64 {
-			return s.Memory.Bytes
-		})}),
-		draw("Disk", size(last.Disk.LimitBytes), bytes, 1<<20, series{"", level(func(s berth.ContainerStats) int64 {
-			return s.Disk.Bytes
-		})}),
-		draw("Egress", "", rate, 1<<10, series{"sent", sent}, series{"received", received}),
+		draw("CPU", "", percent, 1, 0, series{"", rise(func(s berth.ContainerStats) float64 { return s.CPUSeconds })}),
+		draw("Memory", size(last.Memory.LimitBytes), bytes, 1<<20, float64(last.Memory.LimitBytes),
+			series{"", level(func(s berth.ContainerStats) int64 { return s.Memory.Bytes })}),
+		draw("Disk", size(last.Disk.LimitBytes), bytes, 1<<20, float64(last.Disk.LimitBytes),
+			series{"", level(func(s berth.ContainerStats) int64 { return s.Disk.Bytes })}),
+		draw("Egress", "", rate, 1<<10, 0, series{"sent", sent}, series{"received", received}),
 	}
 }
 
@@ -201,10 +199,10 @@ type series struct {
 	values []float64
 }
 
-// draw returns a chart whose upper edge is the greatest value, but at least a floor, so that noise
-// does not look like load.
-func draw(name, limit string, format func(float64) string, floor float64, lines ...series) chart {
-	top := floor
+// draw returns a chart whose upper edge is the limit of the container, or without one (0), the greatest value, but
+// at least a floor, so that noise does not look like load.
+func draw(name, limit string, format func(float64) string, floor, most float64, lines ...series) chart {
+	top := max(floor, most)
 	for _, l := range lines {
 		top = max(top, slices.Max(l.values))
 	}

@@ -22,8 +22,8 @@ func TestCharts(t *testing.T) {
 	got := chartsOf(taken)
 	for i, want := range []chart{
 		{Name: "CPU", Now: "150 %", Top: "150 %", Lines: []plot{{"", "296.6,60.0 298.3,60.0 300.0,0.0"}}},
-		{Name: "Memory", Now: "2.0 MB", Limit: "1.0 GB", Top: "4.0 MB",
-			Lines: []plot{{"", "296.6,45.0 298.3,0.0 300.0,30.0"}}},
+		{Name: "Memory", Now: "2.0 MB", Limit: "1.0 GB", Top: "1.0 GB", // of its limit, not of its maximum
+			Lines: []plot{{"", "296.6,59.9 298.3,59.8 300.0,59.9"}}},
 		{Name: "Disk", Now: "0 B", Limit: "0 B", Top: "1.0 MB",
 			Lines: []plot{{"", "296.6,60.0 298.3,60.0 300.0,60.0"}}},
 		{Name: "Egress", Now: "sent 0 B/s, received 0 B/s", Top: "2.0 kB/s",

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -23,39 +24,79 @@ type turnView struct {
 
 // A responsePage is the page of a response: the end of its chain.
 type responsePage struct {
-	Turns     []*turnView // the oldest first; the last is the response
-	Earlier   berth.ResponseID
-	Container berth.ContainerID // the last one used; "" if none
-	Live      bool              // the response has not ended
-	Form      string
-	Next      nextForm
+	Turns   []*turnView // the oldest first; the last is the response
+	Earlier berth.ResponseID
+	Live    bool // the response has not ended
+	Form    string
+	Next    nextForm
+	Time    waterfall // of the chain
+	Base    string    // URL of the API
+	Drawer  string    // path of the list beside which the run is shown; "" on a page of its own
 }
 
 // Last returns the response of the page.
 func (p responsePage) Last() *turnView { return p.Turns[len(p.Turns)-1] }
 
-// A head is the data of the line above the output of a response. Without Form it has no
-// button.
+// Bar returns the summary of the chain.
+func (p responsePage) Bar() runBar {
+	b := summaryBar(p.Turns, title(p.Turns), p.Form)
+	b.Earlier, b.Drawer, b.Codes = p.Earlier != "", p.Drawer, codesOf(p.Last(), p.Base)
+	return b
+}
+
+// Steps returns the steps of the responses before the last.
+func (p responsePage) Steps() []step { return stepsOf(p.Turns[:len(p.Turns)-1]) }
+
+// LastSteps returns the steps of the last response.
+func (p responsePage) LastSteps() []step { return stepsOf(p.Turns[len(p.Turns)-1:]) }
+
+// NextForm returns the forms that continue the response.
+func (p responsePage) NextForm() nextForm {
+	n := p.Next
+	if p.Drawer != "" {
+		n.Back = "runs"
+	}
+	return n
+}
+
+// A head is the data of the line above the output of a response.
 type head struct {
 	*berth.Response
 	Form string
 }
 
+// State returns the state of the response, for a badge.
+func (h head) State() string {
+	if h.Status == berth.StatusCompleted && len(approvalsOf(h.Response)) > 0 && h.Form != "" {
+		return "waiting"
+	}
+	return string(h.Status)
+}
+
 // show serves GET /console/responses/{response}.
 func (p *responsePage) show(v *visit) error {
+	if err := p.read(v); err != nil {
+		return err
+	}
+	return v.show(http.StatusOK, "response", title(p.Turns), p)
+}
+
+// read reads the end of the chain of the visit's response.
+func (p *responsePage) read(v *visit) error {
 	turns, earlier, err := readTurns(v)
 	if err != nil {
 		return err
 	}
-	*p = responsePage{Turns: turns, Earlier: earlier, Container: containerOf(turns), Form: v.formToken()}
+	*p = responsePage{Turns: turns, Earlier: earlier, Form: v.formToken(), Time: newChainTime(turns),
+		Base: baseURL(v)}
 	p.Live = !p.Last().Status.Final()
 	models, err := modelsOf(v)
 	if err != nil {
 		return err
 	}
-	p.Next = nextForm{p.Last().Response, p.Form, models}
+	p.Next = nextForm{Response: p.Last().Response, Form: p.Form, Models: models}
 	p.Last().Time.Open = true
-	return v.show(http.StatusOK, "response", title(turns), p)
+	return nil
 }
 
 // showEarlier serves GET /console/responses/{response}/earlier: the part of the chain that ends with the
@@ -140,26 +181,54 @@ func containerOf(turns []*turnView) (id berth.ContainerID) {
 	return id
 }
 
-// title returns the first line of the user.
+// noTitle is the title of responses without a text of the user.
+const noTitle = "Response"
+
+// title returns the first line of the user, without marks of Markdown.
 func title(turns []*turnView) string {
-	const most = 80
 	for _, turn := range turns {
 		for _, e := range turn.Input {
 			if e.Role() != "user" {
 				continue
 			}
-			for line := range strings.Lines(e.Text()) {
-				line = strings.TrimSpace(line)
-				if words := []rune(line); len(words) > most {
-					return string(words[:most]) + "…"
-				}
-				if line != "" && !strings.HasPrefix(line, "```") {
-					return line
-				}
+			if t := titleOf(e.Text()); t != "" {
+				return t
 			}
 		}
 	}
-	return "Response"
+	return noTitle
+}
+
+// marks are the characters of Markdown that a title does not show: the heads of lines, and emphasis and code
+// around words.
+var marks = regexp.MustCompile("^(#{1,6}\\s+|[-*+]\\s+|>\\s*)+|\\*\\*|__|`")
+
+// link is a link or a picture in Markdown, of which a title shows the text.
+var link = regexp.MustCompile(`!?\[([^\[\]]*)\]\([^()]*\)`)
+
+// titleOf returns the first line of a text in Markdown, without its marks. A text of code alone has the code's
+// first line.
+func titleOf(text string) string {
+	const most = 80
+	code := ""
+	fenced := false
+	for text := range strings.Lines(text) {
+		text = strings.TrimSpace(text)
+		if strings.HasPrefix(text, "```") {
+			fenced = !fenced
+			continue
+		}
+		if fenced {
+			if code == "" {
+				code = text
+			}
+			continue
+		}
+		if text = strings.TrimSpace(marks.ReplaceAllString(link.ReplaceAllString(text, "$1"), "")); text != "" {
+			return clipped(text, most)
+		}
+	}
+	return clipped(code, most)
 }
 
 // cancel serves POST /console/responses/{response}/cancel.

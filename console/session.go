@@ -31,8 +31,20 @@ const maxAccounts = 20
 
 // An account is a key of a session.
 type account struct {
-	Key   string
-	Admin bool // the key is an admin key
+	Key     string
+	Admin   bool   // the key is an admin key
+	Project string // name of the key's project; "" if it is not known
+}
+
+// Name returns what the key is for.
+func (a account) Name() string {
+	switch {
+	case a.Admin:
+		return "Operator"
+	case a.Project != "":
+		return a.Project
+	}
+	return "Project"
 }
 
 // Label returns what users see of the key.
@@ -49,6 +61,9 @@ type accounts struct {
 	All  []account
 	Used int
 }
+
+// Current returns the account that is used.
+func (l accounts) Current() account { return l.All[l.Used] }
 
 // using returns the accounts with a, which is used. It ends the oldest if there are too many.
 func (l accounts) using(a account) accounts {

@@ -72,7 +72,7 @@ func TestAccounts(t *testing.T) {
 	now := time.Now()
 	token := s.start(keyOf("sk-aaaa"), now)
 	l, _ := s.find(token, now)
-	s.change(token, l.using(account{"sk-bbbb", true}))
+	s.change(token, l.using(account{Key: "sk-bbbb", Admin: true}))
 	l, ok := s.find(token, now)
 	if !ok || len(l.All) != 2 || l.Used != 1 || l.All[1].Label() != "Admin key …bbbb" ||
 		l.All[0].Label() != "Key …aaaa" {

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/berth-run/berth"
 )
 
 // A signInPage is the page to sign in.
@@ -15,6 +17,40 @@ type signInPage struct {
 	Error string
 	Add   bool      // the key is added to those of the session
 	Keys  []account // of the session, if one is added
+
+	visit *visit
+}
+
+// Version returns the server's version.
+func (p signInPage) Version() string {
+	var build berth.Build
+	if p.visit == nil || p.visit.get("/version", &build) != nil {
+		return ""
+	}
+	return build.Version
+}
+
+// Host returns the name by which the browser knows the server.
+func (p signInPage) Host() string {
+	if p.visit == nil {
+		return ""
+	}
+	return p.visit.r.Host
+}
+
+// projectOf returns the name of the project of the visit's key, or the end of its id without a name.
+func projectOf(v *visit, admin bool) string {
+	var spent list[spending]
+	if admin || v.get("/v1/organization/spend?limit=1", &spent) != nil || len(spent.Data) == 0 {
+		return ""
+	}
+	id := spent.Data[0].ProjectID
+	if v.console.Names != nil {
+		if name := v.console.Names(v.r.Context(), id); name != "" {
+			return name
+		}
+	}
+	return short(string(id))
 }
 
 // probe is a small request that every key of a project may make.
@@ -27,7 +63,8 @@ const probeAdmin = "/v1/organization/projects?limit=1"
 func (p *signInPage) show(v *visit) error {
 	next := safeNext(v.r.URL.Query().Get("next"))
 	if v.r.URL.Query().Get("add") != "" && v.token != "" {
-		return v.show(http.StatusOK, "signin", "Add a key", signInPage{Next: next, Add: true, Keys: v.signed.All})
+		return v.show(http.StatusOK, "signin", "Add a key",
+			signInPage{Next: next, Add: true, Keys: v.signed.All, visit: v})
 	}
 	_, err := probeKey(v)
 	if err == nil {
@@ -35,7 +72,7 @@ func (p *signInPage) show(v *visit) error {
 	}
 	if f, ok := errors.AsType[*failure](err); ok && f.Status == http.StatusUnauthorized {
 		v.endSession()
-		return v.show(http.StatusOK, "signin", "Sign in", signInPage{Next: next})
+		return v.show(http.StatusOK, "signin", "Sign in", signInPage{Next: next, visit: v})
 	}
 	return err
 }
@@ -57,7 +94,8 @@ func probeKey(v *visit) (admin bool, err error) {
 // the key to the session. A key is added only by someone who has one of the session's: the
 // session may be another's, whose page on the same domain has set its cookie here.
 func (p *signInPage) signIn(v *visit) error {
-	*p = signInPage{Next: safeNext(v.form.fields.Get("next")), Add: v.form.fields.Get("add") != "" && v.token != ""}
+	*p = signInPage{visit: v, Next: safeNext(v.form.fields.Get("next")),
+		Add: v.form.fields.Get("add") != "" && v.token != ""}
 	before, token := accounts{}, ""
 	if p.Add {
 		p.Keys = v.signed.All
@@ -80,16 +118,14 @@ func (p *signInPage) signIn(v *visit) error {
 		return err
 	}
 	if v.key != "" {
-		after := before.using(account{v.key, admin})
+		after := before.using(account{v.key, admin, projectOf(v, admin)})
 		if token != "" {
 			v.console.sessions.change(token, after)
 		} else {
 			http.SetCookie(v.w, cookie(v.r, v.console.sessions.start(after, time.Now())))
 		}
 	}
-	if admin && (p.Next == Path || p.Add) {
-		p.Next = "/console/overview"
-	} else if p.Add {
+	if p.Add {
 		p.Next = Path
 	}
 	return v.redirect(p.Next)
@@ -103,9 +139,6 @@ func switchKey(v *visit) error {
 	}
 	v.signed.Used = to
 	v.console.sessions.change(v.token, v.signed)
-	if v.admin() {
-		return v.redirect("/console/overview")
-	}
 	return v.redirect(Path)
 }
 

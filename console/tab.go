@@ -21,6 +21,9 @@ func (t tab) Path() string { return "/console/containers/" + url.PathEscape(stri
 // Running reports whether the container has not ended.
 func (t tab) Running() bool { return t.Container.Status == berth.ContainerRunning }
 
+// Named reports whether the container has a name of its own.
+func (t tab) Named() bool { return t.Container.Name != "" && t.Container.Name != autoName }
+
 // A tabLink leads to a page of the container.
 type tabLink struct{ Name, Label string }
 

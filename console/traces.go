@@ -16,6 +16,15 @@ import (
 type tracesPage struct {
 	Traces []traceRow
 	Next   string // path of the next page; "" at the end
+	Base   string // URL of the API
+}
+
+// Snippet returns the lines of a program that sends traces to the server.
+func (p tracesPage) Snippet() string {
+	return "from agents.tracing import set_trace_processors\n" +
+		"from agents.tracing.processors import BackendSpanExporter, BatchTraceProcessor\n\n" +
+		"set_trace_processors([BatchTraceProcessor(BackendSpanExporter(\n" +
+		"    endpoint=\"" + p.Base + "/traces/ingest\"))])"
 }
 
 // A traceRow is a trace of the list.
@@ -52,7 +61,7 @@ func (p *tracesPage) show(v *visit) error {
 	if err := v.get("/v1/traces?"+query.Encode(), &found); err != nil {
 		return err
 	}
-	*p = tracesPage{Traces: found.Data}
+	*p = tracesPage{Traces: found.Data, Base: baseURL(v)}
 	if found.HasMore {
 		p.Next = "/console/traces?" + url.Values{"after": {found.LastID}}.Encode()
 	}

@@ -2,10 +2,12 @@ package console
 
 import (
 	"cmp"
+	"encoding/csv"
 	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/berth-run/berth"
@@ -20,8 +22,9 @@ type usagePage struct {
 	By     string // api_key_id, model or project_id
 	Groups []*usageGroup
 	Total  usageGroup
-	Chart  []column
-	Priced bool // the chart shows costs, otherwise tokens
+	Chart  *columnChart
+	Priced bool        // the chart shows costs, otherwise tokens
+	Limit  *berth.Cost // of a month, for the line of the budget; nil for none
 }
 
 // A usageGroup is the usage of a model, a key or a project.
@@ -38,22 +41,16 @@ type usageGroup struct {
 	used []int64      // tokens by day
 }
 
-// A column is a day of the chart.
-type column struct {
-	Day    string // 2006-01-02
-	X      int
-	Amount string
-	Parts  []part
-}
-
-// A part is a group in a column. Y and Height are in units of a drawing of 100.
-type part struct {
-	Colour    string
-	Y, Height int64
+// Price returns the cost of the group; nil if it has none.
+func (g usageGroup) Price() *berth.Cost {
+	if g.Cost.Value == 0 {
+		return nil
+	}
+	return &g.Cost
 }
 
 // Choices returns the values of the filter of days.
-func (usagePage) Choices() []int { return []int{7, 30} }
+func (usagePage) Choices() []int { return []int{7, 14, 30, 90} }
 
 // Groupings returns the values by which usage can be grouped.
 func (usagePage) Groupings() [][2]string {
@@ -81,6 +78,41 @@ type usageBuckets struct {
 
 // show serves GET /console/usage.
 func (p *usagePage) show(v *visit) error {
+	p.choose(v)
+	var spent list[spending]
+	if !v.admin() && v.get("/v1/organization/spend?limit=1", &spent) == nil && len(spent.Data) > 0 {
+		p.Limit = spent.Data[0].Limit
+	}
+	if err := p.read(v); err != nil {
+		return err
+	}
+	return v.show(http.StatusOK, "usage", "Usage", p)
+}
+
+// export serves GET /console/usage.csv: the groups of the page as CSV.
+func (p *usagePage) export(v *visit) error {
+	p.choose(v)
+	if err := p.read(v); err != nil {
+		return err
+	}
+	v.w.Header().Set("Content-Type", "text/csv; charset=utf-8")
+	v.w.Header().Set("Content-Disposition", dispositionOf("attachment", "berth-usage.csv"))
+	out := csv.NewWriter(v.w)
+	_ = out.Write([]string{p.By, "responses", "input_tokens", "cached_tokens", "output_tokens", "cost", "currency"})
+	for _, g := range p.Groups {
+		name := g.Name
+		if strings.ContainsAny(name[:min(1, len(name))], "=+-@\t\r") { // spreadsheets would take it for a formula
+			name = "'" + name
+		}
+		_ = out.Write([]string{name, strconv.FormatInt(g.Requests, 10), strconv.FormatInt(g.Input, 10),
+			strconv.FormatInt(g.Cached, 10), strconv.FormatInt(g.Output, 10), g.Cost.Value.String(), g.Cost.Currency})
+	}
+	out.Flush() // fails if the browser is gone
+	return nil
+}
+
+// choose sets what the query of the visit asks for.
+func (p *usagePage) choose(v *visit) {
 	asked := v.r.URL.Query()
 	*p = usagePage{Days: 7, By: "model"}
 	if days, err := strconv.Atoi(asked.Get("days")); err == nil && slices.Contains(p.Choices(), days) {
@@ -89,16 +121,29 @@ func (p *usagePage) show(v *visit) error {
 	if by := asked.Get("by"); slices.ContainsFunc(p.Groupings(), func(g [2]string) bool { return g[0] == by }) {
 		p.By = by
 	}
+}
+
+// read reads the usage of the days.
+func (p *usagePage) read(v *visit) error {
+	const most = 30 // days of one request
 	now := time.Now().UTC()
-	query := url.Values{"start_time": {strconv.FormatInt(now.Truncate(24*time.Hour).AddDate(0, 0, 1-p.Days).Unix(),
-		10)}, "end_time": {strconv.FormatInt(now.Unix()+1, 10)},
-		"bucket_width": {"1d"}, "limit": {strconv.Itoa(p.Days)}, "group_by": {p.By}}
-	var found usageBuckets
-	if err := v.get("/v1/organization/usage/completions?"+query.Encode(), &found); err != nil {
-		return err
+	start := now.Truncate(24*time.Hour).AddDate(0, 0, 1-p.Days)
+	var all usageBuckets
+	for left := p.Days; left > 0; left -= most {
+		days := min(left, most)
+		end := start.AddDate(0, 0, days)
+		query := url.Values{"start_time": {strconv.FormatInt(start.Unix(), 10)},
+			"end_time":     {strconv.FormatInt(min(end.Unix(), now.Unix()+1), 10)},
+			"bucket_width": {"1d"}, "limit": {strconv.Itoa(days)}, "group_by": {p.By}}
+		var found usageBuckets
+		if err := v.get("/v1/organization/usage/completions?"+query.Encode(), &found); err != nil {
+			return err
+		}
+		all.Data = append(all.Data, found.Data...)
+		start = end
 	}
-	p.sum(found)
-	return v.show(http.StatusOK, "usage", "Usage", p)
+	p.sum(all)
+	return nil
 }
 
 // sum fills the page with the buckets of days.
@@ -146,36 +191,37 @@ func (p *usagePage) sum(found usageBuckets) {
 
 // draw draws the chart: a column for each day, with a part for each group.
 func (p *usagePage) draw(found usageBuckets) {
-	amount := func(g *usageGroup, day int) int64 {
-		if p.Priced {
-			return int64(g.days[day].Value)
-		}
-		return g.used[day]
+	var days []string
+	for _, b := range found.Data {
+		days = append(days, time.Unix(b.StartTime, 0).UTC().Format(time.DateOnly))
 	}
-	var most int64
-	sums := make([]int64, len(found.Data))
-	for day := range found.Data {
-		for _, g := range p.Groups {
-			sums[day] += amount(g, day)
-		}
-		most = max(most, sums[day])
-	}
-	for day, b := range found.Data {
-		c := column{Day: time.Unix(b.StartTime, 0).UTC().Format(time.DateOnly), X: day * 20,
-			Amount: count64(sums[day]) + " tokens"}
+	var all []daySeries
+	for _, g := range p.Groups {
+		s := daySeries{g.Colour, g.used}
 		if p.Priced {
-			c.Amount = money(berth.Cost{Value: berth.Amount(sums[day]), Currency: p.Total.Cost.Currency})
-		}
-		at := int64(100)
-		for _, g := range p.Groups {
-			if height := int64(float64(amount(g, day)) / float64(max(1, most)) * 100); height > 0 {
-				at -= height
-				c.Parts = append(c.Parts, part{g.Colour, at, height})
+			s.amounts = make([]int64, len(days))
+			for day, cost := range g.days {
+				s.amounts[day] = int64(cost.Value)
 			}
 		}
-		p.Chart = append(p.Chart, c)
+		all = append(all, s)
+	}
+	format, budget := formatTokens, int64(0)
+	if p.Priced {
+		format = formatCost(p.Total.Cost.Currency)
+		if p.Limit != nil {
+			budget = int64(p.Limit.Value) / daysOfMonth
+		}
+	}
+	p.Chart = newColumnChart(days, all, budget, format)
+	p.Chart.Label = "Tokens by day (UTC)"
+	if p.Priced {
+		p.Chart.Label = "Cost by day (UTC)"
+	}
+	if p.Chart.Budget > 0 {
+		p.Chart.BudgetLabel = "a day's share of the month's limit, " + format(budget)
 	}
 }
 
-// Width returns the width of the chart.
-func (p usagePage) Width() int { return max(1, len(p.Chart)) * 20 }
+// daysOfMonth divides a limit of a month into days.
+const daysOfMonth = 30

@@ -27,16 +27,38 @@ func TestUsageSums(t *testing.T) {
 		"none series2: 1, 7 in, 0 out, 0", " : 5, 118 in, 5 out, 1.5"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if len(p.Chart) != 2 || p.Chart[0].Parts[0] != (part{"series0", 50, 50}) ||
-		p.Chart[1].Parts[0] != (part{"series0", 0, 100}) || p.Chart[1].Day != "1970-01-02" ||
-		p.Chart[1].Amount != "1 USD" {
+	columns := p.Chart.Columns
+	if len(columns) != 2 || columns[0].Parts[0] != (part{"series0", 50, 50}) ||
+		columns[1].Parts[0] != (part{"series0", 0, 100}) || columns[1].Day != "1970-01-02" ||
+		columns[1].Amount != "$1.00" || !slices.Equal(p.Chart.Ticks, []string{"$1.00", "$0.50", "0"}) {
 		t.Errorf("got %+v", p.Chart)
 	}
 	unpriced := usagePage{By: "api_key_id"}
 	found.Data[0].Results = found.Data[0].Results[1:]
 	found.Data = found.Data[:1]
 	unpriced.sum(found)
-	if unpriced.Priced || unpriced.Chart[0].Amount != "100 tokens" || unpriced.Chart[0].Parts[0].Height != 100 {
+	if unpriced.Priced || unpriced.Chart.Columns[0].Amount != "100 tokens" ||
+		unpriced.Chart.Columns[0].Parts[0].Height != 100 {
 		t.Errorf("got %+v", unpriced.Chart)
+	}
+}
+
+// TestBudget: the line of the budget is at its height, and left out where it would flatten all columns.
+func TestBudget(t *testing.T) {
+	days := []string{"a", "b"}
+	for budget, want := range map[int64]int64{0: 0, 100: 80, 250: 50, 500: 0} {
+		c := newColumnChart(days, []daySeries{{"series0", []int64{100, 500}}}, budget, formatTokens)
+		if got := c.Budget; budget != 500 && got != want || budget == 500 && got != 1 {
+			t.Errorf("a budget of %d: got a line at %d", budget, got)
+		}
+	}
+	if c := newColumnChart(days, []daySeries{{"series0", []int64{1, 2}}}, 1000, formatTokens); c.Budget != 0 ||
+		c.Columns[1].Parts[0].Height != 100 {
+		t.Errorf("a budget far above: got %+v", c)
+	}
+	for n, want := range map[int64]int64{1: 1, 2: 2, 3: 5, 6: 10, 11: 20, 999: 1000} {
+		if got := roundUp(n); got != want {
+			t.Errorf("%d: got %d, want %d", n, got, want)
+		}
 	}
 }

@@ -8,13 +8,18 @@ import (
 	"strings"
 )
 
-// serveVendor serves GET /console/assets/vendor/{file}: a library that scripts/vendor-console wrote.
+// serveVendor serves GET /console/assets/vendor/{file}: a library, font or set of icons that scripts/vendor-console
+// wrote.
 // Its version is in its name, so browsers may keep it.
 func serveVendor(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("file")
-	kind, ok := map[string]string{"mjs": "text/javascript; charset=utf-8",
-		"css": "text/css; charset=utf-8"}[name[strings.LastIndexByte(name, '.')+1:]]
-	packed, err := fs.ReadFile(content, "assets/vendor/"+name+".gz")
+	kind, ok := map[string]string{"mjs": "text/javascript; charset=utf-8", "css": "text/css; charset=utf-8",
+		"svg": "image/svg+xml", "woff2": "font/woff2"}[name[strings.LastIndexByte(name, '.')+1:]]
+	file := "assets/vendor/" + name
+	if kind != "font/woff2" { // it is compressed
+		file += ".gz"
+	}
+	packed, err := fs.ReadFile(content, file)
 	if err != nil || !ok {
 		http.NotFound(w, r)
 		return
@@ -22,6 +27,10 @@ func serveVendor(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Content-Type", kind)
 	h.Set("Cache-Control", "private, max-age=31536000, immutable")
+	if kind == "font/woff2" {
+		_, _ = w.Write(packed)
+		return
+	}
 	h.Set("Vary", "Accept-Encoding")
 	if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
 		h.Set("Content-Encoding", "gzip")

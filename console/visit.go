@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"html/template"
 	"net/http"
 	"net/url"
 	"strings"
@@ -24,10 +23,11 @@ type visit struct {
 	key     string // of the API; "" without a session
 	signed  accounts
 	form    *form  // of a POST; it is empty until it was checked
+	waiting *int   // responses that wait for approval; nil until they were counted
 	once    string // Idempotency-Key of the visit's POST to the API; "" for none
 }
 
-// A page is what the template of a page gets.
+// A page is the data of a page's template.
 type page struct {
 	Title    string
 	Form     string // token of the page's forms
@@ -36,17 +36,35 @@ type page struct {
 	Signed   accounts
 	Path     string // of the page
 	Data     any
+
+	visit *visit // nil in tests of templates
 }
 
-// Here returns the attribute of a link of the header if the page is one of paths, or below one of them.
-func (p page) Here(paths ...string) template.HTMLAttr {
-	for _, path := range paths {
-		if p.Path == path || path != Path && strings.HasPrefix(p.Path, path+"/") || path == Path &&
-			strings.HasPrefix(p.Path, Path+"containers/") {
-			return ` aria-current="page"`
-		}
+// Waiting returns the number of responses that wait for approval; 0 if it is not known.
+func (p *page) Waiting() int {
+	if p.visit == nil || p.Admin {
+		return 0
 	}
-	return ""
+	if p.visit.waiting == nil {
+		waiting, _ := readWaiting(p.visit) // the page itself reports errors
+		n := len(waiting)
+		p.visit.waiting = &n
+	}
+	return *p.visit.waiting
+}
+
+// A navLink is a link of the navigation.
+type navLink struct {
+	Path, Icon, Label string
+	Here              bool // the page is the link's, or below it
+	Waiting           int
+}
+
+// Link returns a link of the navigation.
+func (p *page) Link(path, icon, label string) navLink {
+	here := p.Path == path || path != Path && strings.HasPrefix(p.Path, path+"/") ||
+		path == "/console/storage" && p.Path == "/console/snapshots"
+	return navLink{path, icon, label, here, p.Waiting()}
 }
 
 // visit returns the visit of a request. It has no session if that is an error.
@@ -94,7 +112,7 @@ func (v *visit) checkForm(most int64) error {
 // show answers with a page.
 func (v *visit) show(status int, name, title string, data any) error {
 	var b bytes.Buffer
-	p := page{Title: title, Form: v.formToken(), SignedIn: v.token != "", Admin: v.admin(), Signed: v.signed,
+	p := &page{visit: v, Title: title, Form: v.formToken(), SignedIn: v.token != "", Admin: v.admin(), Signed: v.signed,
 		Path: v.r.URL.Path, Data: data}
 	if err := templates().ExecuteTemplate(&b, name, p); err != nil {
 		return fmt.Errorf("render page %s: %w", name, err)

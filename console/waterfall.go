@@ -15,6 +15,7 @@ const maxBars = 500
 // zero value shows nothing.
 type waterfall struct {
 	ID   string // of its element
+	Name string // "" is "Where time went"
 	Open bool
 	Took int64 // from the first start to the last end, in milliseconds
 	Bars []bar // in the order of their starts
@@ -36,6 +37,7 @@ type bar struct {
 	Error  string
 
 	total int64
+	call  string // id of the item of a call, or of the call of a command
 }
 
 // wide is the width of the drawing of a waterfall, in units of its SVG.
@@ -83,30 +85,37 @@ func newWaterfall(id string, bars []bar, ordered bool) waterfall {
 	return w
 }
 
-// A share is the time in which at least one step of a kind ran.
+// A share is the time of a kind of steps.
 type share struct {
 	Kind string
 	Took int64
 }
 
-// Shares returns the time of each kind, the longest first. Kinds overlap: a command runs during the
-// call of a tool.
+// Shares returns the time of each kind, the longest first. Each moment counts once, for the deepest step that
+// runs then, so the shares add up to no more than the whole.
 func (w waterfall) Shares() []share {
-	spans := map[string][][2]int64{}
+	var edges []int64
 	for _, b := range w.Bars {
-		spans[b.Kind] = append(spans[b.Kind], [2]int64{b.Start, b.Start + b.Took})
+		edges = append(edges, b.Start, b.Start+b.Took)
+	}
+	slices.Sort(edges)
+	edges = slices.Compact(edges)
+	took := map[string]int64{}
+	for i := range max(0, len(edges)-1) {
+		var deepest *bar
+		for j := range w.Bars {
+			b := &w.Bars[j]
+			if b.Start <= edges[i] && b.Start+b.Took >= edges[i+1] && (deepest == nil || b.Depth >= deepest.Depth) {
+				deepest = b
+			}
+		}
+		if deepest != nil {
+			took[deepest.Kind] += edges[i+1] - edges[i]
+		}
 	}
 	var shares []share
-	for kind, of := range spans {
-		slices.SortFunc(of, func(a, b [2]int64) int { return cmp.Compare(a[0], b[0]) })
-		s, end := share{Kind: kind}, int64(0)
-		for _, span := range of {
-			if from := max(span[0], end); span[1] > from {
-				s.Took += span[1] - from
-			}
-			end = max(end, span[1])
-		}
-		shares = append(shares, s)
+	for kind, of := range took {
+		shares = append(shares, share{kind, of})
 	}
 	slices.SortFunc(shares, func(a, b share) int {
 		return cmp.Or(cmp.Compare(b.Took, a.Took), strings.Compare(a.Kind, b.Kind))
@@ -140,9 +149,10 @@ func barsOf(turn *turnView, used map[berth.ContainerID]*containerFacts) []bar {
 				b.Tokens = count(t.Usage.InputTokens) + " in, " + count(t.Usage.OutputTokens) + " out"
 			}
 			if t.Cost != nil {
-				b.Cost = money(*t.Cost)
+				b.Cost = money(t.Cost)
 			}
 		} else {
+			b.call = t.ItemID
 			b.Name, b.Link = strings.TrimSuffix(string(t.ItemType), "_call"), "#item-"+t.ItemID
 			if e := items[t.ItemID]; e == nil {
 				b.Link = ""
@@ -156,13 +166,42 @@ func barsOf(turn *turnView, used map[berth.ContainerID]*containerFacts) []bar {
 	for _, facts := range used {
 		bars = append(bars, facts.barsOf(turn.Response, end)...)
 	}
-	return bars
+	return joinCalls(bars)
+}
+
+// joinCalls leaves out the command of a call that has only one: its bar would repeat the call's.
+func joinCalls(bars []bar) []bar {
+	commands := map[string]int{}
+	for _, b := range bars {
+		if b.Kind == "command" {
+			commands[b.call]++
+		}
+	}
+	calls := map[string]*bar{}
+	for i := range bars {
+		if bars[i].Kind == "tool" {
+			calls[bars[i].call] = &bars[i]
+		}
+	}
+	for _, b := range bars {
+		if call := calls[b.call]; b.Kind == "command" && call != nil && commands[b.call] == 1 {
+			call.Error = cmp.Or(call.Error, b.Error)
+		}
+	}
+	return slices.DeleteFunc(bars, func(b bar) bool {
+		return b.Kind == "command" && calls[b.call] != nil && commands[b.call] == 1
+	})
 }
 
 // line returns the first line of a text, clipped.
 func line(text string) string {
 	const most = 80
 	text, _, _ = strings.Cut(strings.TrimSpace(text), "\n")
+	return clipped(text, most)
+}
+
+// clipped returns the first characters of a line.
+func clipped(text string, most int) string {
 	if words := []rune(text); len(words) > most {
 		return string(words[:most]) + "…"
 	}

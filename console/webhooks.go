@@ -1,11 +1,14 @@
 package console
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/berth-run/berth"
 )
@@ -42,6 +45,39 @@ type delivery struct {
 		Error        string
 	}
 	Payload berth.WebhookEvent
+}
+
+// Title returns the name of the endpoint, or its URL without one.
+func (p webhookPage) Title() string { return cmp.Or(p.Name, p.URL) }
+
+// Answer returns how the last attempt ended.
+func (d delivery) Answer() string {
+	if len(d.Attempts) == 0 {
+		return ""
+	}
+	return d.answer(len(d.Attempts) - 1)
+}
+
+// Answers returns how all attempts ended, a line for each.
+func (d delivery) Answers() string {
+	var lines []string
+	for i := range d.Attempts {
+		lines = append(lines, time.Unix(d.Attempts[i].At, 0).UTC().Format(time.RFC3339)+": "+d.answer(i))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// answer returns how an attempt ended.
+func (d delivery) answer(attempt int) string {
+	a := d.Attempts[attempt]
+	parts := []string{took(a.Milliseconds)}
+	if a.Status != 0 {
+		parts = append([]string{strconv.Itoa(a.Status)}, parts...)
+	}
+	if a.Error != "" {
+		parts = append(parts, a.Error)
+	}
+	return strings.Join(parts, ", ")
 }
 
 func (p *webhooksPage) read(v *visit) error {
@@ -107,7 +143,7 @@ func (p *webhookPage) show(v *visit) error {
 	if err := p.read(v); err != nil {
 		return err
 	}
-	return v.show(http.StatusOK, "webhook", p.Name, p)
+	return v.show(http.StatusOK, "webhook", p.Title(), p)
 }
 
 // test serves POST /console/webhooks/{webhook}/test: it sends a sample event.
@@ -127,7 +163,7 @@ func (p *webhookPage) test(v *visit) error {
 		p.Result = f.Message
 	}
 	p.Failed = sent.StatusCode/100 != 2
-	return v.show(http.StatusOK, "webhook", p.Name, p)
+	return v.show(http.StatusOK, "webhook", p.Title(), p)
 }
 
 // redeliver serves POST /console/webhooks/{webhook}/redeliver.

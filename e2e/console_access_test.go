@@ -117,5 +117,5 @@ func TestConsoleKeyboard(t *testing.T) {
 	tabTo("#text ~ button")
 	press(kb.Enter)
 	b.until(`document.querySelectorAll(".turn").length === 2`)
-	b.shows(".turn:has(+ #next) .state", "completed")
+	b.shows(".turn:has(+ #next) .state", "Completed")
 }

@@ -14,11 +14,11 @@ func TestConsoleChains(t *testing.T) {
 	s := newServer(t)
 	b := newBrowser(t, 1200)
 	b.open(s.url + "/console/responses")
-	b.shows("#chains", "There are no responses")
+	b.shows("#chains", "No run yet")
 
 	first := s.inBackground("Build the harbour\n" + fence("while [ ! -e go ]; do sleep 0.05; done; exit 3"))
 	b.shows("#chains tbody tr", "Build the harbour")
-	b.shows("#chains .state", "in_progress")
+	b.shows("#chains .state", "Running")
 	containers := func() string {
 		t.Helper()
 		list, err := s.client().Containers.List(t.Context(), openai.ContainerListParams{})
@@ -35,7 +35,7 @@ func TestConsoleChains(t *testing.T) {
 	if out, errs, err := s.berth("exec", containers(), "--", "touch", "go"); err != nil {
 		t.Fatalf("%v: %s%s", err, out, errs)
 	}
-	b.shows("#chains .state", "completed")
+	b.shows("#chains .state", "Completed")
 	if !evaluate[bool](b, `document.activeElement.matches("#chains a")`) {
 		t.Error("a row that changed has lost the focus")
 	}
@@ -48,7 +48,7 @@ func TestConsoleChains(t *testing.T) {
 	}
 	b.until(`document.querySelector("#chains a").pathname.endsWith("` + second.ID + `")`)
 	if rows := evaluate[[]string](b,
-		`[...document.querySelectorAll("#chains tbody tr")].map((r) => r.cells[0].innerText + "|" + r.cells[3].innerText)`); len(rows) != 1 ||
+		`[...document.querySelectorAll("#chains tbody tr")].map((r) => r.cells[1].innerText + "|" + r.cells[3].innerText)`); len(rows) != 1 ||
 		rows[0] != "Build the harbour|2" {
 		t.Errorf("got the rows %q, want one chain of two responses with the title of the first", rows)
 	}
@@ -56,7 +56,7 @@ func TestConsoleChains(t *testing.T) {
 	endless := s.inBackground(attack + fence("sleep 1000"))
 	b.shows("#chains tr", "window.pwned=1") // it is shown as text
 	checkHarmless(b, "the list",
-		`main script, main img, main iframe, main svg:not(.chart svg), main style, main form:not(.search):not(.ask)`)
+		`main script, main img, main iframe, main svg:not(.chart svg, .icon, .meter svg, .plot svg), main style, main form:not(.search, .ask, .approval, .actions form)`)
 	for filter, want := range map[string]int{"status=completed": 1, "status=in_progress": 1, "status=failed": 0,
 		"model=" + url.QueryEscape(endless.Model): 2, "model=unknown": 0,
 		"after=" + second.ID: 1} {
@@ -71,11 +71,11 @@ func TestConsoleChains(t *testing.T) {
 	b.shows("h1", "Error 400")
 
 	b.open(s.url + "/console/responses?status=in_progress") // the filter holds while the list is followed
-	b.shows("#chains .state", "in_progress")
+	b.shows("#chains .state", "Running")
 	if _, err := s.client().Responses.Cancel(t.Context(), endless.ID); err != nil {
 		t.Fatal(err)
 	}
-	b.shows("#chains", "No response here")
+	b.shows("#chains", "No run here")
 	b.checkQuiet()
 }
 
@@ -89,8 +89,9 @@ func TestConsoleChainsOfOthers(t *testing.T) {
 	b := newBrowser(t, 800)
 	b.open(s.url + "/console/responses")
 	b.write("#key", other)
-	b.shows("#chains", "There are no responses")
-	b.click("header button")
+	b.shows("#chains", "No run yet")
+	b.click(".menu") // the window is narrow
+	b.click("header .session button")
 	b.shows("h1", "Sign in")
 	b.open(s.url + "/console/responses")
 	b.write("#key", mine)

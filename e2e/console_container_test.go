@@ -26,7 +26,7 @@ func TestConsoleResources(t *testing.T) {
 	b := newBrowser(t, 1200)
 	b.open(page)
 	b.shows("#charts", "Memory")
-	b.shows("#flows", "no host")
+	b.shows("#flows", "No connections yet")
 	b.until(`document.querySelector("#charts polyline").getAttribute("points").split(" ").length > 2`) // it moves
 	s.in(id, "setsid -f sh -c 'while [ ! -e stop ]; do :; done' >/dev/null 2>&1 </dev/null; exit 0")
 	b.until(`parseInt(document.querySelector("#charts .now").innerText) >= 5`)
@@ -99,9 +99,9 @@ func TestConsoleChange(t *testing.T) {
 	page := s.url + "/console/containers/" + id
 	b.open(page)
 	b.click(`button[value="pause"]`)
-	b.shows("h1", "paused")
+	b.shows(".pagehead .state", "Paused")
 	b.click(`button[value="resume"]`)
-	b.shows("h1", "running")
+	b.shows(".pagehead .state", "Running")
 
 	b.run(chromedp.SendKeys(chromedp.CSS("#name"), "copy"))
 	b.click(`button[value="fork"]`)
@@ -129,7 +129,7 @@ func TestConsoleChange(t *testing.T) {
 	b.open(s.url + "/console/snapshots")
 	b.click(`td[data-label=Delete] summary`)
 	b.click(`td[data-label=Delete] button`)
-	b.shows("main", "There are no snapshots")
+	b.shows("main", "No snapshot yet")
 
 	b.open(s.url + "/console/containers/" + restored)
 	b.click(".act summary")

@@ -36,12 +36,11 @@ func TestConsoleApproval(t *testing.T) {
 	const hostile = `echo '<img src=x onerror="window.pwned=1">' | tee made`
 	asks := s.asking(fence(hostile))
 	b.open(s.url + "/console/responses/" + asks.ID)
-	b.shows("#next fieldset", hostile)
-	checkHarmless(b, "an approval", "main script, main img, main iframe, main svg:not(.chart svg), main style")
-	b.click(`#next input[value="approve"]`)
-	b.click("#next fieldset ~ button")
+	b.shows("#next .approval", hostile)
+	checkHarmless(b, "an approval", "main script, main img, main iframe, main svg:not(.chart svg, .icon, .meter svg, .plot svg), main style")
+	b.click(`#next button[value="approve"]`)
 	b.shows(".shell_call_output pre", "<img src=x")
-	b.shows(".turn:has(+ #next) .state", "completed")
+	b.shows(".turn:has(+ #next) .state", "Completed")
 
 	approved := evaluate[string](b, "location.pathname")
 
@@ -49,12 +48,12 @@ func TestConsoleApproval(t *testing.T) {
 	b.until(`document.querySelector("#text") !== null`)
 	b.run(chromedp.SendKeys(chromedp.CSS("#text"), fence("touch denied")))
 	b.click("#text ~ button")
-	b.shows("#next fieldset", "touch denied")
-	b.click(`#next input[value="deny"]`)
-	b.run(chromedp.SendKeys(chromedp.CSS(`#next input[name^="reason-"]`), "Not on my machine"))
-	b.click("#next fieldset ~ button")
+	b.shows("#next .approval", "touch denied")
+	b.click("#next .approval summary")
+	b.run(chromedp.SendKeys(chromedp.CSS(`#next input[name="reason"]`), "Not on my machine"))
+	b.click(`#next button[value="deny"]`)
 	b.until(`document.querySelectorAll(".turn").length === 4`)
-	b.shows(".turn:has(+ #next) .state", "completed")
+	b.shows(".turn:has(+ #next) .state", "Completed")
 	b.shows(".turn:has(+ #next) .item", "Not on my machine")
 	if n := evaluate[int](b, `document.querySelectorAll(".shell_call").length`); n != 1 {
 		t.Errorf("the chain has %d calls, want the approved one alone", n)
@@ -62,12 +61,11 @@ func TestConsoleApproval(t *testing.T) {
 
 	// The same answer again leads to the same response; another one is refused.
 	b.open(s.url + "/console/responses/" + asks.ID)
-	b.click(`#next input[value="approve"]`)
-	b.click("#next fieldset ~ button")
+	b.click(`#next button[value="approve"]`)
 	b.until(fmt.Sprintf("location.pathname === %q", approved))
 	b.open(s.url + "/console/responses/" + asks.ID)
-	b.click(`#next input[value="deny"]`)
-	b.click("#next fieldset ~ button")
+	b.click("#next .approval summary")
+	b.click(`#next button[value="deny"]`)
 	b.shows("h1", "Error")
 	b.checkQuiet()
 }
@@ -84,22 +82,18 @@ func TestConsoleNew(t *testing.T) {
 	}
 	b.open(s.url + "/console/new")
 	b.click("form.ask button")
-	b.shows("h1", "New response") // the task is required
+	b.shows("h1", "New run") // the task is required
 	b.run(chromedp.SendKeys(chromedp.CSS("#text"),
 		fence("cat /mnt/data/*.csv; until [ -e go ]; do sleep 0.05; done; echo went")),
 		chromedp.SetUploadFiles(chromedp.CSS("#file"), []string{file}))
 	b.click("form.ask button")
 	b.shows(".shell_call_output pre", "1,2")
-	b.shows(".state", "in_progress")
-	container := evaluate[string](b,
-		`document.querySelector('main a[href^="/console/containers/"]')?.textContent ?? ""`)
-	if container == "" {
-		list, err := s.client().Containers.List(t.Context(), openai.ContainerListParams{})
-		if err != nil || len(list.Data) != 1 {
-			t.Fatalf("%v, %v", list, err)
-		}
-		container = list.Data[0].ID
-	}
+	b.shows(".state", "Running")
+	// While it runs, the bar leads to its container and counts its steps and time.
+	b.until(`document.querySelector('#bar a[href^="/console/containers/"]') !== null`)
+	b.shows("#bar", "step 2: cat /mnt/data")
+	b.until(`parseInt(document.querySelector("#bar [data-since]").textContent) >= 1`)
+	container := evaluate[string](b, `document.querySelector('#bar a[href^="/console/containers/"]').textContent`)
 	if out, errs, err := s.berth("exec", container, "--", "touch", "go"); err != nil {
 		t.Fatalf("%v: %s%s", err, out, errs)
 	}
@@ -112,7 +106,7 @@ func TestConsoleNew(t *testing.T) {
 		b.click("#text ~ button")
 		b.until(`document.querySelectorAll(".turn").length === 2`)
 		b.shows(".turn:has(+ #next) .shell_call_output pre", word)
-		b.shows(".turn:has(+ #next) .state", "completed")
+		b.shows(".turn:has(+ #next) .state", "Completed")
 		if i == 0 {
 			b.click(`.turn > p > a[href="` + first + `"]`)
 			b.until(`document.querySelectorAll(".turn").length === 1 && document.querySelector("#text") !== null`)
@@ -125,7 +119,7 @@ func TestConsoleNew(t *testing.T) {
 		chromedp.SendKeys(chromedp.CSS("#hosts"), "example.com, *.example.org"))
 	b.click(`input[name="approve"]`)
 	b.click(`button[name="show"]`)
-	b.shows("h2", "JavaScript")
+	b.shows("details[name=code]", "JavaScript")
 	if text := evaluate[string](b, `document.querySelector("#text").value`); !strings.Contains(text, "from code") {
 		t.Errorf("the form lost its text: %q", text)
 	}
@@ -169,12 +163,12 @@ func TestConsoleOtherModel(t *testing.T) {
 		chromedp.SetValue(chromedp.CSS("#next-model"), "scripted"))
 	evaluate[bool](b, `(() => { const files = new DataTransfer(); files.items.add(new File(["b\na\n"], "boats.txt"));
 		document.querySelector("form.ask").dispatchEvent(new DragEvent("drop", {dataTransfer: files, bubbles: true, cancelable: true})); return true; })()`)
-	b.shows("h1", "New response") // it is not sent yet
+	b.shows("h1", "New run") // it is not sent yet
 	b.click("form.ask button")
 	b.shows(".shell_call_output summary", "1 changed file")
 	b.click(".shell_call_output summary")
 	b.shows(".shell_call_output details li", "created /mnt/data/sorted.csv 4 B")
-	b.shows(".turn:has(+ #next) .state", "completed")
+	b.shows(".turn:has(+ #next) .state", "Completed")
 
 	b.until(`document.querySelector("#next-model") !== null`)
 	b.run(chromedp.SetValue(chromedp.CSS("#next-model"), "other-model"), chromedp.SendKeys(chromedp.CSS("#text"),
@@ -183,6 +177,6 @@ func TestConsoleOtherModel(t *testing.T) {
 	b.until(`document.querySelectorAll(".turn").length === 2`)
 	b.shows(".turn:has(+ #next) .shell_call_output pre", "a\nb")
 	b.shows(".turn:has(+ #next) .head code", "other-model")
-	b.shows(".turn:has(+ #next) .state", "completed")
+	b.shows(".turn:has(+ #next) .state", "Completed")
 	b.checkQuiet()
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// consoleWidths are the widths in pixels at which pages are looked at: a telephone, a laptop and 4K.
-var consoleWidths = []int{360, 1280, 3840}
+// consoleWidths are the widths in pixels at which pages are looked at: a telephone, a tablet, a laptop and a large screen.
+var consoleWidths = []int{390, 1024, 1280, 1680}
 
 // TestConsoleScreenshots writes a picture of each page into the directory BERTH_SCREENSHOTS, in light and
 // dark, for each of the widths: up to 2,400 pixels of the page's height. `make screenshots` runs it.

@@ -30,14 +30,14 @@ func (s *server) inBackground(input string) *responses.Response {
 func TestConsole(t *testing.T) {
 	s := newServer(t)
 	b := newBrowser(t, 1200)
-	b.open(s.url + "/console/")
-	b.shows("main", "There are no containers")
+	b.open(s.url + "/console/containers")
+	b.shows("main", "No container yet")
 
 	running := s.inBackground(fence("echo first; while [ ! -e go ]; do sleep 0.05; done; echo last >&2; exit 3"))
 	b.open(s.url + "/console/responses/" + running.ID)
 	b.shows(".shell_call pre", "echo first")
 	b.shows(".shell_call_output pre", "first")
-	b.shows(".state", "in_progress")
+	b.shows(".state", "Running")
 	containers, err := s.client().Containers.List(t.Context(), openai.ContainerListParams{})
 	if err != nil || len(containers.Data) != 1 {
 		t.Fatalf("got %+v, %v, want one container", containers, err)
@@ -48,7 +48,7 @@ func TestConsole(t *testing.T) {
 	}
 	b.shows(".stderr", "last")
 	b.shows(".shell_call_output .bad", "exit 3")
-	b.shows(".state", "completed")
+	b.shows(".state", "Completed")
 	b.shows(".assistant", "exit 3")
 	items := evaluate[int](b, `document.querySelectorAll(".item").length`)
 
@@ -59,25 +59,25 @@ func TestConsole(t *testing.T) {
 		t.Errorf("the page shows %d items after a reload and %d before, want 4", again, items)
 	}
 	b.click(`main a[href^="/console/containers/"]`)
-	b.shows(".facts", "running")
+	b.shows(".pagehead .state", "Running")
 	b.shows(".facts", "gvisor")
 	b.shows(".command summary", "exit 3")
 	b.click(".command:has(.stderr) summary") // "touch go" may have been logged after it
 	b.shows(".command[open] .stderr", "last")
-	b.click(`header .links a`)
-	b.shows("table", "running")
+	b.click(`header .links a[href="/console/containers"]`)
+	b.shows("table", "Running")
 
 	endless := s.inBackground(fence("echo started; sleep 1000"))
 	b.open(s.url + "/console/responses")
-	b.write("#id", endless.ID) // without a mouse
+	b.write("#search", endless.ID) // without a mouse
 	b.shows(".shell_call_output pre", "started")
-	b.click(".head button")
-	b.shows(".state", "cancelled")
-	b.until(`document.querySelector(".head button") === null`)
+	b.click(".runbar form button")
+	b.shows(".state", "Cancelled")
+	b.until(`document.querySelector(".runbar form button") === null`)
 	b.checkQuiet()
 
 	b.run(chromedp.EmulateViewport(360, 800)) // narrow pages do not scroll sideways
-	for _, path := range []string{"", "responses", "new", "responses/" + running.ID, "containers/" + container} {
+	for _, path := range []string{"", "containers", "responses", "new", "responses/" + running.ID, "containers/" + container} {
 		b.open(s.url + "/console/" + path)
 		if width := evaluate[int](b, "document.documentElement.scrollWidth"); width > 360 {
 			t.Errorf("/console/%s is %d pixels wide in a window of 360", path, width)
@@ -116,14 +116,14 @@ func TestConsoleText(t *testing.T) {
 			if out, errs, err := s.berth("exec", id, "--", "touch", "go"); err != nil {
 				t.Fatalf("%v: %s%s", err, out, errs)
 			}
-			b.shows(".state", "completed")
+			b.shows(".state", "Completed")
 			checkHarmless(b, "while it runs",
-				`main script, main img, main iframe, main svg:not(.chart svg), main style, main form:not(.ask)`)
-			for _, path := range []string{"responses/" + live.ID, "containers/" + id, "containers/" + named.ID, "",
-				"?name=" + `%22%3E%3Cimg%20src=x%20onerror=window.pwned=1%3E`} {
+				`main script, main img, main iframe, main svg:not(.chart svg, .icon, .meter svg, .plot svg), main style, main form:not(.ask, .approval, .actions form)`)
+			for _, path := range []string{"responses/" + live.ID, "containers/" + id, "containers/" + named.ID, "", "containers",
+				"containers?name=" + `%22%3E%3Cimg%20src=x%20onerror=window.pwned=1%3E`} {
 				b.open(s.url + "/console/" + path)
 				checkHarmless(b, path,
-					`main script, main img, main iframe, main svg:not(.chart svg), main style, main form:not(.search):not(.ask)`)
+					`main script, main img, main iframe, main svg:not(.chart svg, .icon, .meter svg, .plot svg), main style, main form:not(.search, .ask, .approval, .actions form)`)
 			}
 		}
 	}
@@ -187,7 +187,8 @@ func TestConsoleKeys(t *testing.T) {
 	b.shows("[role=alert]", "Incorrect API key provided")
 	b.write("#key", other)
 	b.shows("h1", "Error 404")
-	b.click("header button")
+	b.click(".menu") // the window is narrow
+	b.click("header .session button")
 	b.shows("h1", "Sign in")
 	b.open(s.url + path)
 	b.shows("h1", "Sign in")
@@ -215,9 +216,9 @@ func TestConsoleKeys(t *testing.T) {
 		t.Errorf("after the attack: got %v, %v", now.Status, err)
 	}
 	b.open(s.url + path) // the session has remained
-	b.shows(".state", "in_progress")
-	b.click(".head button")
-	b.shows(".state", "cancelled")
+	b.shows(".state", "Running")
+	b.click(".runbar form button")
+	b.shows(".state", "Cancelled")
 
 	// A deleted key ends its session.
 	containers, err := s.client().Containers.List(t.Context(), openai.ContainerListParams{})
@@ -317,7 +318,7 @@ func TestConsoleRequests(t *testing.T) {
 		}
 		text, _ := io.ReadAll(resp.Body)
 		resp.Body.Close()
-		if strings.Contains(string(text), "<h1>Containers") {
+		if strings.Contains(string(text), "<h1>Home") {
 			t.Errorf("%s %v: got the list of containers", r.Host, r.Header)
 		}
 	}

@@ -62,7 +62,7 @@ func tour(s *server, b *browser) []consolePage {
 	b.shows("td", "before the storm")
 
 	return []consolePage{
-		{"containers", "", ""}, {"container", container, ""}, {"files", container + "/files", ""},
+		{"home", "", ""}, {"containers", "containers", ""}, {"container", container, ""}, {"files", container + "/files", ""},
 		{"file-table", container + "/files?path=/mnt/data/boats.csv", ""},
 		{"file-html", container + "/files?path=/mnt/data/tides.html", ""}, {"terminals", container + "/terminals", ""},
 		{"resources", container + "/resources",
@@ -71,7 +71,7 @@ func tour(s *server, b *browser) []consolePage {
 		{"responses", "responses", ""}, {"response", "responses/" + last, ""},
 		{"response-first", "responses/" + first.ID, ""}, {"approval", "responses/" + asks.ID, ""},
 		{"branches", "responses/" + last + "/branches", ""}, {"new", "new", ""},
-		{"overview", "overview", ""}, {"usage", "usage", ""}, {"traces", "traces", ""}, {"trace", "traces/trace_1", ""},
+		{"drawer", "responses?open=" + last, ""}, {"usage", "usage", ""}, {"traces", "traces", ""}, {"trace", "traces/trace_1", ""},
 		{"storage", "storage", ""}, {"webhooks", "webhooks", ""}, {"webhook", strings.TrimPrefix(webhook, "/console/"),
 			""}, {"audit", "audit", ""},
 		{"unknown", "unknown", ""},
@@ -89,7 +89,7 @@ func operatorTour(s *server, b *browser) []consolePage {
 	b.write("#name", "laptop")
 	b.shows(".once", "not shown again")
 	project := strings.TrimPrefix(evaluate[string](b, "location.pathname"), "/console/")
-	return []consolePage{{"operator-overview", "overview", ""}, {"operator-usage", "usage", ""},
+	return []consolePage{{"operator-home", "", ""}, {"operator-usage", "usage", ""},
 		{"projects", "projects", ""}, {"project", project, ""},
 		{"admin-keys", "admin-keys", ""}, {"operator-audit", "audit", ""}, {"sign-in", "sign-in?add=1", ""}}
 }
@@ -126,7 +126,7 @@ func (s *server) signInWith(b *browser, key string) {
 	})
 	b.open(s.url + "/console/")
 	b.write("#key", key)
-	b.shows("h1", "Overview")
+	b.shows("h1", "Home")
 }
 
 // tracedSpan returns a span that starts and ends at milliseconds.

@@ -11,7 +11,7 @@ func TestConsoleTraces(t *testing.T) {
 	s := newServer(t)
 	b := newBrowser(t, 1200)
 	b.open(s.url + "/console/traces")
-	b.shows("main", "There are no traces")
+	b.shows("main", "No trace yet")
 	const hostile = `<img src=x onerror=\"window.pwned=1\">`
 	s.trace(`{"object":"trace","id":"trace_1","workflow_name":"Sail ` + hostile + `","group_id":"` + hostile + `","metadata":null},
 		{"object":"trace.span","id":"span_2","trace_id":"trace_1","parent_id":"span_1","started_at":"2026-01-01T00:00:00.500+00:00","ended_at":"2026-01-01T00:00:01+00:00","span_data":{"type":"function","name":"tide ` + hostile + `","input":"` + hostile + `"},"error":{"message":"` + hostile + `"}},
@@ -28,7 +28,7 @@ func TestConsoleTraces(t *testing.T) {
 	checkHarmless(b, "a trace", "main img, main form:not([action$='/delete'])")
 	b.click("main > details:last-of-type > summary")
 	b.click("button.danger")
-	b.shows("main", "There are no traces")
+	b.shows("main", "No trace yet")
 	b.checkQuiet()
 }
 

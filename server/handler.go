@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api"
 	"github.com/berth-run/berth/api/e2b"
 	"github.com/berth-run/berth/api/exchange"
@@ -58,7 +59,17 @@ func (s *Server) newHandler(ctx context.Context, b *base, data *blobs, c *contai
 	}
 	var pages func(http.Handler) http.Handler
 	if b.Config.Console {
-		pages = func(api http.Handler) http.Handler { return console.New(api, b.Log) }
+		projects := project.New(project.Options{Objects: b.db, Keys: b.db, Audit: b.audit})
+		pages = func(api http.Handler) http.Handler {
+			c := console.New(api, b.Log)
+			c.Names = func(ctx context.Context, id berth.ProjectID) string {
+				if p, err := projects.Get(ctx, id); err == nil {
+					return p.Name
+				}
+				return "" // the console shows the id
+			}
+			return c
+		}
 	}
 	_, memory := c.driver.(sandbox.Snapshotter)
 	images := &templates.Puller{Templates: c.templates, Registries: b.Config.E2B.Registries, UserAgent: "berth/" +

@@ -1,12 +1,38 @@
-// Shows the elements that the server sends while a response runs: each replaces the one with
+// Shows the elements that the server sends while a run or a list changes: each replaces the one with
 // its id, or is added at the end. Without this script a page shows the state when it was loaded.
 "use strict";
 
-const followed = document.querySelector("[data-events]");
-if (followed) {
+document.documentElement.classList.add("js");
+
+for (const followed of document.querySelectorAll("[data-events]")) {
   const source = new EventSource(followed.dataset.events);
   source.addEventListener("show", (event) => show(followed, event.data));
   source.addEventListener("end", () => source.close());
+}
+
+function show(parent, html) {
+  const root = document.documentElement;
+  const atEnd = "tail" in parent.dataset && root.scrollHeight - root.scrollTop - root.clientHeight < 80;
+  const template = document.createElement("template");
+  template.innerHTML = html;
+  for (const element of [...template.content.children]) {
+    const old = document.getElementById(element.id);
+    if (!old) {
+      parent.append(element);
+      continue;
+    }
+    const opened = [...old.querySelectorAll("details")].map((details) => details.open);
+    element.querySelectorAll("details").forEach((details, i) => {
+      details.open = opened[i] ?? details.open;
+    });
+    const focused = old.contains(document.activeElement) && document.activeElement;
+    old.replaceWith(element);
+    if (focused) {
+      const same = [...element.querySelectorAll(focused.tagName)];
+      (same.find((e) => e.href === focused.href) ?? same[0])?.focus();
+    }
+  }
+  if (atEnd) root.scrollTop = root.scrollHeight;
 }
 
 // Earlier responses of a chain are put above the others when the link to them comes near the view.
@@ -25,7 +51,7 @@ function watchEarlier() {
     const root = document.documentElement;
     const below = root.scrollHeight - root.scrollTop;
     link.parentElement.replaceWith(template.content);
-    root.scrollTop = root.scrollHeight - below; // what was in view stays there
+    root.scrollTo({ top: root.scrollHeight - below, behavior: "instant" }); // what was in view stays there
     watchEarlier();
   }, { rootMargin: "100% 0px" });
   observer.observe(link);
@@ -53,27 +79,122 @@ for (const target of document.querySelectorAll("[data-drop]")) {
   });
 }
 
-function show(parent, html) {
-  const root = document.documentElement;
-  const atEnd = "tail" in parent.dataset && root.scrollHeight - root.scrollTop - root.clientHeight < 80;
-  const template = document.createElement("template");
-  template.innerHTML = html;
-  for (const element of [...template.content.children]) {
-    const old = document.getElementById(element.id);
-    if (!old) {
-      parent.append(element);
-      continue;
-    }
-    const opened = [...old.querySelectorAll("details")].map((details) => details.open);
-    element.querySelectorAll("details").forEach((details, i) => {
-      details.open = opened[i] ?? details.open;
-    });
-    const focused = old.contains(document.activeElement) && document.activeElement;
-    old.replaceWith(element);
-    if (focused) {
-      const same = [...element.querySelectorAll(focused.tagName)];
-      (same.find((e) => e.href === focused.href) ?? same[0])?.focus();
-    }
+// The project's selector needs no button, and copy buttons copy.
+document.addEventListener("change", (event) => {
+  if (event.target.matches("select[data-submit]")) event.target.form.requestSubmit();
+});
+document.addEventListener("click", async (event) => {
+  const button = event.target.closest("button.copy");
+  if (button) {
+    const { copy, copyPath, copyText } = button.dataset;
+    await copied(copy ?? (copyPath ? location.origin + copyPath : document.querySelector(copyText).textContent));
+    button.classList.add("done");
+    setTimeout(() => button.classList.remove("done"), 1500);
+    return;
   }
-  if (atEnd) root.scrollTop = root.scrollHeight;
+  // On a wide window, a run of the list opens beside it.
+  const link = event.target.closest("[data-open] .main a");
+  if (link && innerWidth >= 1280 && !event.ctrlKey && !event.metaKey && !event.shiftKey && event.button === 0) {
+    event.preventDefault();
+    openBeside(link);
+  }
+});
+
+function openBeside(link) {
+  const list = new URL(link.closest("[data-open]").dataset.open, location.href);
+  list.searchParams.set("open", decodeURIComponent(link.pathname.split("/").at(-1)));
+  location.assign(list);
 }
+
+// copied writes a text to the clipboard, also on pages without HTTPS, where browsers have no navigator.clipboard.
+async function copied(text) {
+  if (navigator.clipboard) return navigator.clipboard.writeText(text);
+  const field = document.createElement("textarea");
+  field.value = text;
+  document.body.append(field);
+  field.select();
+  document.execCommand("copy");
+  field.remove();
+}
+
+// Times count while the page is open.
+const units = [[86400, 172800, "days"], [3600, 3600, "h"], [60, 60, "min"], [1, 0, "s"]];
+function span(seconds) {
+  const [size, , name] = units.find(([, from]) => seconds >= from) ?? units[3];
+  return `${Math.max(0, Math.floor(seconds / size))} ${name}`;
+}
+setInterval(() => {
+  const now = Date.now() / 1000;
+  for (const element of document.querySelectorAll("[data-since]")) {
+    const seconds = Math.max(0, Math.floor(now - element.dataset.since));
+    element.textContent = seconds < 3600 && seconds >= 60 ? `${Math.floor(seconds / 60)} min ${seconds % 60} s` : span(seconds);
+  }
+  for (const time of document.querySelectorAll("time[datetime]")) {
+    if (!/ago$|^just now$/.test(time.textContent)) continue;
+    const seconds = now - Date.parse(time.dateTime) / 1000;
+    time.textContent = seconds < 10 ? "just now" : `${span(seconds)} ago`;
+  }
+}, 1000);
+
+// The count of what waits, in the navigation and in the tab's title.
+setInterval(async () => {
+  if (document.hidden) return;
+  const answer = await fetch("/console/waiting").catch(() => undefined);
+  if (!answer?.ok || answer.redirected) return;
+  const n = await answer.text();
+  document.title = (n ? `(${n}) ` : "") + document.title.replace(/^\(\d+\) /, "");
+  for (const count of document.querySelectorAll("[data-waiting]")) count.textContent = n;
+}, 15_000);
+
+// The keyboard.
+const palette = document.getElementById("palette");
+document.addEventListener("keydown", (event) => {
+  if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k" && palette && !event.target.closest(".pane")) {
+    event.preventDefault();
+    palette.showModal();
+    palette.querySelector("input").select();
+    search();
+    return;
+  }
+  if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, textarea, select, dialog, .pane")) return;
+  const rows = [...document.querySelectorAll("[data-rows] .main a")];
+  const at = rows.indexOf(document.activeElement);
+  const waiting = document.querySelector("[data-approval]");
+  switch (event.key) {
+    case "j": rows[Math.min(at + 1, rows.length - 1)]?.focus(); break;
+    case "k": rows[Math.max(at - 1, 0)]?.focus(); break;
+    case "a": waiting?.querySelector("button[value=approve]").focus(); break;
+    case "d": {
+      const details = waiting?.querySelector("details");
+      if (!details) return;
+      details.open = true;
+      details.querySelector("input").focus();
+      break;
+    }
+    case "?": document.getElementById("keys")?.showModal(); break;
+    default: return;
+  }
+  event.preventDefault();
+});
+
+async function search() {
+  const input = palette.querySelector("input");
+  const words = input.value;
+  const answer = await fetch(`${input.dataset.palette}?q=${encodeURIComponent(words)}`);
+  if (!answer.ok || answer.redirected || input.value !== words) return;
+  palette.querySelector("ul").innerHTML = await answer.text();
+  palette.querySelector("li")?.classList.add("picked");
+}
+palette?.addEventListener("input", search);
+palette?.addEventListener("keydown", (event) => {
+  const rows = [...palette.querySelectorAll("li")];
+  const at = rows.findIndex((row) => row.classList.contains("picked"));
+  const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+  if (event.key === "Enter") rows[at]?.querySelector("a")?.click();
+  if (!step || !rows.length) return;
+  event.preventDefault();
+  rows[at]?.classList.remove("picked");
+  const next = rows[(at + step + rows.length) % rows.length];
+  next.classList.add("picked");
+  next.scrollIntoView({ block: "nearest" });
+});
