@@ -91,7 +91,7 @@ func TestConsoleNew(t *testing.T) {
 	b.shows(".state", "Running")
 	// While it runs, the bar leads to its container and counts its steps and time.
 	b.until(`document.querySelector('#bar a[href^="/console/containers/"]') !== null`)
-	b.shows("#bar", "step 2: cat /mnt/data")
+	b.shows("#bar", "step 1: cat /mnt/data")
 	b.until(`parseInt(document.querySelector("#bar [data-since]").textContent) >= 1`)
 	container := evaluate[string](b, `document.querySelector('#bar a[href^="/console/containers/"]').textContent`)
 	if out, errs, err := s.berth("exec", container, "--", "touch", "go"); err != nil {
