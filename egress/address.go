@@ -16,7 +16,11 @@ var metadata = []netip.Addr{
 	netip.MustParseAddr("fd20:ce::254"),
 }
 
-// inside are the ranges, besides those that netip knows, that are not on the public Internet
+// global has all IPv6 addresses that are allocated for the Internet. Others may be routed inside: site-local
+// addresses, overlay networks, and forms of IPv4 addresses, to which a translator leads (NAT64, SIIT).
+var global = netip.MustParsePrefix("2000::/3")
+
+// inside are the ranges, besides those that netip knows and IPv6 outside of global, that are not on the public Internet
 // (IANA's special-purpose registries), or that lead to other addresses.
 var inside = []netip.Prefix{
 	netip.MustParsePrefix("0.0.0.0/8"),
@@ -28,21 +32,16 @@ var inside = []netip.Prefix{
 	netip.MustParsePrefix("198.51.100.0/24"),
 	netip.MustParsePrefix("203.0.113.0/24"),
 	netip.MustParsePrefix("240.0.0.0/4"),
-	netip.MustParsePrefix("::/96"),        // IPv4 in IPv6, deprecated form
-	netip.MustParsePrefix("64:ff9b::/96"), // NAT64 leads to any IPv4 address
-	netip.MustParsePrefix("64:ff9b:1::/48"),
-	netip.MustParsePrefix("100::/64"),
 	netip.MustParsePrefix("2001::/23"), // includes Teredo
 	netip.MustParsePrefix("2001:db8::/32"),
 	netip.MustParsePrefix("2002::/16"), // 6to4 leads to any IPv4 address
 	netip.MustParsePrefix("3fff::/20"),
-	netip.MustParsePrefix("5f00::/16"),
 }
 
 // Public reports whether an address is on the public Internet.
 func Public(a netip.Addr) bool {
 	a = a.Unmap().WithZone("")
-	return a.IsGlobalUnicast() && !a.IsPrivate() && !forbidden(a) &&
+	return a.IsGlobalUnicast() && !a.IsPrivate() && !forbidden(a) && (a.Is4() || global.Contains(a)) &&
 		!slices.ContainsFunc(inside, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
