@@ -48,7 +48,7 @@ func (s *Service) addFile(ctx context.Context, p berth.ProjectID, id berth.Vecto
 	if err != nil {
 		return nil, err
 	}
-	shelf, err := s.shelf(ctx, p, id)
+	shelf, err := s.shelves.load(ctx, p, id)
 	if err != nil {
 		return nil, err
 	}
@@ -74,70 +74,15 @@ func (s *Service) addFile(ctx context.Context, p berth.ProjectID, id berth.Vecto
 	if old != nil {
 		r.File.CreatedAt, r.Segments = old.File.CreatedAt, old.Segments
 	}
-	if err := s.saveNew(ctx, p, r, old != nil); err != nil {
+	if err := s.records.create(ctx, p, r, old != nil); err != nil {
 		return nil, err
 	}
 	shelf.files[file.ID] = r
 	if err := shelf.unlist(ctx, file.ID); err != nil {
 		return nil, err
 	}
-	s.signal()
+	s.queue.signal()
 	return new(r.File), nil
-}
-
-// saveNew saves the record of a file that is to be read, and its job.
-func (s *Service) saveNew(ctx context.Context, p berth.ProjectID, r *record, known bool) error {
-	body, err := json.Marshal(r)
-	if err != nil {
-		return fmt.Errorf("encode file of vector store: %w", err)
-	}
-	id, now := r.File.VectorStoreID, s.opts.Now().Unix()
-	job := &store.Object{ObjectKey: jobKey{p, id, r.File.ID}.object(), CreatedAt: now, ExpiresAt: now,
-		Body: json.RawMessage(`{}`)}
-	objects := []*store.Object{{ObjectKey: fileKey(id, r.File.ID), CreatedAt: r.File.CreatedAt, Body: body}, job}
-	if known {
-		if err := s.save(ctx, p, r); err != nil {
-			return err
-		}
-		objects = objects[1:]
-	}
-	err = s.opts.Objects.CreateObjects(ctx, p, objects...)
-	switch {
-	case errors.Is(err, store.ErrExists) && known:
-		_, err = s.opts.Objects.UpdateObject(ctx, p, job.ObjectKey, func(o *store.Object) error {
-			o.ExpiresAt, o.Body = job.ExpiresAt, job.Body // it may have been postponed
-			return nil
-		})
-		if err == nil || errors.Is(err, store.ErrNotFound) {
-			return nil
-		}
-		return fmt.Errorf("add file to vector store %s: %w", id, err)
-	case errors.Is(err, store.ErrNotFound):
-		return berth.NotFound("Vector store", id)
-	case err != nil:
-		return fmt.Errorf("add file to vector store %s: %w", id, err)
-	}
-	return nil
-}
-
-// save saves the record of a file.
-func (s *Service) save(ctx context.Context, p berth.ProjectID, r *record) error {
-	body, err := json.Marshal(r)
-	if err != nil {
-		return fmt.Errorf("encode file of vector store: %w", err)
-	}
-	_, err = s.opts.Objects.UpdateObject(ctx, p, fileKey(r.File.VectorStoreID, r.File.ID), func(o *store.Object) error {
-		o.Body = body
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("save file %s of vector store: %w", r.File.ID, err)
-	}
-	return nil
-}
-
-func fileKey(id berth.VectorStoreID, file berth.FileID) store.ObjectKey {
-	return store.ObjectKey{Kind: store.KindVectorFile, Parent: string(id), ID: string(file)}
 }
 
 func fileNotFound(id berth.VectorStoreID, file berth.FileID) error {
@@ -160,7 +105,7 @@ func (s *Service) record(ctx context.Context, p berth.ProjectID, id berth.Vector
 	if _, err := s.read(ctx, p, id); err != nil {
 		return record{}, err
 	}
-	shelf, err := s.shelf(ctx, p, id)
+	shelf, err := s.shelves.load(ctx, p, id)
 	if err != nil {
 		return record{}, err
 	}
@@ -185,7 +130,7 @@ func (s *Service) ListFiles(ctx context.Context, p berth.ProjectID, id berth.Vec
 			return nil, err
 		}
 	}
-	shelf, err := s.shelf(ctx, p, id)
+	shelf, err := s.shelves.load(ctx, p, id)
 	if err != nil {
 		return nil, err
 	}
@@ -216,7 +161,7 @@ func (s *Service) change(ctx context.Context, p berth.ProjectID, id berth.Vector
 	if _, err := s.read(ctx, p, id); err != nil {
 		return nil, err
 	}
-	shelf, err := s.shelf(ctx, p, id)
+	shelf, err := s.shelves.load(ctx, p, id)
 	if err != nil {
 		return nil, err
 	}
@@ -228,7 +173,7 @@ func (s *Service) change(ctx context.Context, p berth.ProjectID, id berth.Vector
 	}
 	changed := *old
 	if change(&changed) {
-		if err := s.save(ctx, p, &changed); err != nil {
+		if err := s.records.save(ctx, p, &changed); err != nil {
 			return nil, err
 		}
 		shelf.files[file] = &changed
@@ -242,8 +187,8 @@ func (s *Service) RemoveFile(ctx context.Context, p berth.ProjectID, id berth.Ve
 	if err != nil {
 		return err
 	}
-	s.stop(func(k jobKey) bool { return k == jobKey{p, id, file} })
-	shelf, err := s.shelf(ctx, p, id)
+	s.queue.stop(func(k jobKey) bool { return k == jobKey{p, id, file} })
+	shelf, err := s.shelves.load(ctx, p, id)
 	if err != nil {
 		return err
 	}
@@ -252,7 +197,7 @@ func (s *Service) RemoveFile(ctx context.Context, p berth.ProjectID, id berth.Ve
 	if err := shelf.unlist(ctx, file); err != nil {
 		return err
 	}
-	if err := s.deleteSegments(ctx, p, id, file, r.Segments); err != nil {
+	if err := s.texts.delete(ctx, p, id, file, r.Segments); err != nil {
 		return err
 	}
 	if err := s.opts.Objects.DeleteObject(ctx, p, jobKey{p, id, file}.object()); err != nil &&
@@ -276,7 +221,7 @@ func (s *Service) Content(ctx context.Context, p berth.ProjectID, id berth.Vecto
 	}
 	var texts []string
 	for n := range r.Segments {
-		seg, err := s.segment(ctx, p, id, file, n)
+		seg, err := s.texts.get(ctx, p, id, file, n)
 		if err != nil {
 			return nil, err
 		}
@@ -354,7 +299,7 @@ func (s *Service) Batch(ctx context.Context, p berth.ProjectID, id berth.VectorS
 	if err != nil {
 		return nil, err
 	}
-	shelf, err := s.shelf(ctx, p, id)
+	shelf, err := s.shelves.load(ctx, p, id)
 	if err != nil {
 		return nil, err
 	}
@@ -391,7 +336,7 @@ func (s *Service) CancelBatch(ctx context.Context, p berth.ProjectID, id berth.V
 	if err != nil {
 		return nil, err
 	}
-	s.stop(func(k jobKey) bool { return k.project == p && k.store == id && slices.Contains(b.Files, k.file) })
+	s.queue.stop(func(k jobKey) bool { return k.project == p && k.store == id && slices.Contains(b.Files, k.file) })
 	for _, f := range b.Files {
 		_, err := s.change(ctx, p, id, f, func(r *record) bool {
 			if r.Batch != batch || r.File.Status != berth.VectorInProgress {

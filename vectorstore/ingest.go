@@ -2,10 +2,8 @@ package vectorstore
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/berth-run/berth"
@@ -21,41 +19,6 @@ const (
 	batch        = 4               // jobs until the next list
 )
 
-// A jobKey names a file that is to be read.
-type jobKey struct {
-	project berth.ProjectID
-	store   berth.VectorStoreID
-	file    berth.FileID
-}
-
-func (k jobKey) object() store.ObjectKey {
-	return store.ObjectKey{Kind: store.KindVectorJob, Parent: string(k.store), ID: string(k.file)}
-}
-
-// A job counts the attempts to read a file.
-type job struct {
-	Attempts int `json:"attempts"`
-}
-
-// signal wakes the worker.
-func (s *Service) signal() {
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
-}
-
-// stop ends the work on matching files.
-func (s *Service) stop(match func(jobKey) bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for k, cancel := range s.running {
-		if match(k) {
-			cancel()
-		}
-	}
-}
-
 // Run reads the files that were added, one after the other, until ctx ends. Files that an
 // earlier process did not finish are read again.
 func (s *Service) Run(ctx context.Context) {
@@ -65,7 +28,7 @@ func (s *Service) Run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-s.wake:
+		case <-s.queue.wake:
 		case <-timer.C:
 		}
 		wait := poll
@@ -80,68 +43,28 @@ func (s *Service) Run(ctx context.Context) {
 // ReadAll reads the files that were added by now.
 func (s *Service) ReadAll(ctx context.Context) error {
 	for {
-		refs, err := s.opts.Objects.ExpiredObjects(ctx, store.KindVectorJob, s.opts.Now(), maxListed)
-		if err != nil {
-			return fmt.Errorf("list files to read: %w", err)
+		jobs, err := s.queue.next(ctx)
+		if err != nil || len(jobs) == 0 {
+			return err
 		}
-		for _, r := range inTurn(refs, batch) {
-			if err := s.work(ctx, jobKey{r.Project, berth.VectorStoreID(r.Parent), berth.FileID(r.ID)}); err != nil {
+		for _, k := range jobs {
+			if err := s.work(ctx, k); err != nil {
 				return err
 			}
 		}
-		if len(refs) == 0 {
-			return nil
-		}
 	}
-}
-
-// inTurn returns the first n jobs when projects take turns, so that the many files of one do
-// not delay the others'.
-func inTurn(refs []store.ObjectRef, n int) []store.ObjectRef {
-	turns := make([]int, len(refs))
-	of := map[berth.ProjectID]int{}
-	order := make([]int, len(refs))
-	for i, r := range refs {
-		order[i], turns[i] = i, of[r.Project]
-		of[r.Project]++
-	}
-	slices.SortStableFunc(order, func(a, b int) int { return turns[a] - turns[b] })
-	next := make([]store.ObjectRef, 0, n)
-	for _, i := range order[:min(n, len(order))] {
-		next = append(next, refs[i])
-	}
-	return next
 }
 
 // work does one job and deletes it. It returns an error if the store fails.
 func (s *Service) work(ctx context.Context, k jobKey) error {
-	var j job
-	_, err := s.opts.Objects.UpdateObject(ctx, k.project, k.object(), func(o *store.Object) error {
-		if err := json.Unmarshal(o.Body, &j); err != nil {
-			return fmt.Errorf("decode job: %w", err)
-		}
-		j.Attempts++
-		o.ExpiresAt = s.opts.Now().Add(time.Duration(j.Attempts) * retryAfter).Unix()
-		body, err := json.Marshal(j)
-		o.Body = body
-		return err
-	})
+	j, running, done, err := s.queue.start(ctx, k)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("start job: %w", err)
+		return err
 	}
-	running, cancel := context.WithCancel(ctx)
-	defer cancel()
-	s.mu.Lock()
-	s.running[k] = cancel
-	s.mu.Unlock()
-	defer func() {
-		s.mu.Lock()
-		delete(s.running, k)
-		s.mu.Unlock()
-	}()
+	defer done()
 	err = s.ingest(running, k)
 	switch {
 	case ctx.Err() != nil:
@@ -151,18 +74,14 @@ func (s *Service) work(ctx context.Context, k jobKey) error {
 		return s.postpone(ctx, k, j)
 	case j.Attempts < maxAttempts && !isFinal(err):
 		s.opts.Log.Warn("failed to read file of vector store; will retry", "store", k.store, "file", k.file, "err", err)
-		time.AfterFunc(time.Duration(j.Attempts)*retryAfter, s.signal)
+		time.AfterFunc(time.Duration(j.Attempts)*retryAfter, s.queue.signal)
 		return nil
 	default:
 		if err := s.fail(ctx, k, err); err != nil {
 			return err
 		}
 	}
-	if err := s.opts.Objects.DeleteObject(ctx, k.project, k.object()); err != nil &&
-		!errors.Is(err, store.ErrNotFound) {
-		return fmt.Errorf("end job: %w", err)
-	}
-	return nil
+	return s.queue.end(ctx, k)
 }
 
 // postpone lets a job to embed a file wait, twice as long after each attempt.
@@ -171,14 +90,7 @@ func (s *Service) postpone(ctx context.Context, k jobKey, j job) error {
 	if r, err := s.record(ctx, k.project, k.store, k.file); err == nil && r.File.Status == berth.VectorInProgress {
 		rest = 0 // it was added again
 	}
-	_, err := s.opts.Objects.UpdateObject(ctx, k.project, k.object(), func(o *store.Object) error {
-		o.ExpiresAt = s.opts.Now().Add(rest).Unix()
-		return nil
-	})
-	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		return fmt.Errorf("postpone job: %w", err)
-	}
-	return nil
+	return s.queue.postpone(ctx, k, rest)
 }
 
 // isFinal reports whether another attempt would fail as well.
@@ -217,10 +129,10 @@ func (s *Service) fail(ctx context.Context, k jobKey, cause error) error {
 // nil if neither is needed, and errUnembedded if the file is to be embedded later.
 func (s *Service) ingest(ctx context.Context, k jobKey) error {
 	r, err := s.record(ctx, k.project, k.store, k.file)
-	if err == nil && s.lacksVectors(&r) {
+	if err == nil && s.vectors.lacks(&r) {
 		err := s.embedFile(ctx, k)
 		if err != nil && ctx.Err() == nil && !errors.Is(err, store.ErrNotFound) {
-			s.unembedded(k, err)
+			s.vectors.failed(k, err)
 			err = errUnembedded
 		}
 		return err
@@ -231,7 +143,7 @@ func (s *Service) ingest(ctx context.Context, k jobKey) error {
 	if err != nil {
 		return err
 	}
-	if err := s.deleteSegments(ctx, k.project, k.store, k.file, r.Segments); err != nil {
+	if err := s.texts.delete(ctx, k.project, k.store, k.file, r.Segments); err != nil {
 		return err
 	}
 	segments, err := s.readText(ctx, k, &r)
@@ -242,13 +154,8 @@ func (s *Service) ingest(ctx context.Context, k jobKey) error {
 		return err
 	}
 	for n, seg := range segments {
-		body, err := json.Marshal(seg)
-		if err != nil {
-			return fmt.Errorf("encode text of file: %w", err)
-		}
-		if err := s.opts.Objects.CreateObjects(ctx, k.project, &store.Object{ObjectKey: segmentKey(k.store, k.file, n),
-			CreatedAt: s.opts.Now().Unix(), Body: body}); err != nil {
-			return fmt.Errorf("save text of file: %w", err)
+		if err := s.texts.create(ctx, k, n, seg); err != nil {
+			return err
 		}
 	}
 	if err := s.finish(ctx, k, &r, segments); err != nil {
@@ -263,7 +170,7 @@ func (s *Service) ingest(ctx context.Context, k jobKey) error {
 // finish marks a file as read and adds it to the index. If it has been removed or
 // cancelled, finish deletes its text.
 func (s *Service) finish(ctx context.Context, k jobKey, r *record, segments []*segment) error {
-	shelf, err := s.shelf(ctx, k.project, k.store)
+	shelf, err := s.shelves.load(ctx, k.project, k.store)
 	if err != nil {
 		return err
 	}
@@ -271,7 +178,7 @@ func (s *Service) finish(ctx context.Context, k jobKey, r *record, segments []*s
 	defer shelf.mu.Unlock()
 	now := shelf.files[k.file]
 	if now == nil || now.File.Status != berth.VectorInProgress || ctx.Err() != nil {
-		return s.deleteSegments(context.WithoutCancel(ctx), k.project, k.store, k.file, len(segments))
+		return s.texts.delete(context.WithoutCancel(ctx), k.project, k.store, k.file, len(segments))
 	}
 	if *now.File.ChunkingStrategy.Static != *r.File.ChunkingStrategy.Static {
 		return errors.New("the file was added again while it was read")
@@ -279,7 +186,7 @@ func (s *Service) finish(ctx context.Context, k jobKey, r *record, segments []*s
 	done := *now
 	done.File.Status, done.File.UsageBytes, done.File.LastError = berth.VectorCompleted, r.File.UsageBytes, nil
 	done.Segments, done.Model = len(segments), r.Model
-	if err := s.save(ctx, k.project, &done); err != nil {
+	if err := s.records.save(ctx, k.project, &done); err != nil {
 		return err
 	}
 	shelf.files[k.file] = &done
@@ -287,7 +194,7 @@ func (s *Service) finish(ctx context.Context, k jobKey, r *record, segments []*s
 		return nil
 	}
 	for n, seg := range segments {
-		if err := shelf.enlist(ctx, &done, n, seg, s.model()); err != nil {
+		if err := shelf.enlist(ctx, &done, n, seg, s.vectors.model()); err != nil {
 			shelf.close() // the next search builds it again
 			return err
 		}
@@ -328,6 +235,6 @@ func (s *Service) readText(ctx context.Context, k jobKey, r *record) ([]*segment
 		size += len(c)
 		r.File.UsageBytes += int64(len(c))
 	}
-	s.embedAll(ctx, k, r, segments)
+	s.vectors.embedAll(ctx, k, r, segments)
 	return segments, nil
 }

@@ -64,17 +64,17 @@ func (s *Service) Search(ctx context.Context, p berth.ProjectID, ids []berth.Vec
 		if err := s.touch(ctx, p, v); err != nil {
 			return nil, err
 		}
-		shelf, err := s.shelf(ctx, p, id)
+		shelf, err := s.shelves.load(ctx, p, id)
 		if err != nil {
 			return nil, err
 		}
-		embeddable = embeddable || shelf.has(s.model())
+		embeddable = embeddable || shelf.has(s.vectors.model())
 	}
 	weights := q.weights()
 	var embedded [][]float32
 	if embeddable && weights.EmbeddingWeight > 0 {
 		var err error
-		if embedded, err = s.embedQueries(ctx, p, q.Queries); err != nil {
+		if embedded, err = s.vectors.queries(ctx, p, q.Queries); err != nil {
 			return nil, err
 		}
 		out.Degraded = embedded == nil
@@ -108,7 +108,7 @@ func (s *Service) Search(ctx context.Context, p berth.ProjectID, ids []berth.Vec
 func (s *Service) searchOne(ctx context.Context, p berth.ProjectID, id berth.VectorStoreID, query string,
 	vector []float32, q Query) ([]hit, error) {
 	for {
-		shelf, err := s.indexed(ctx, p, id)
+		shelf, err := s.shelves.indexed(ctx, p, id)
 		if err != nil {
 			return nil, err
 		}
@@ -235,7 +235,7 @@ func (s *Service) results(ctx context.Context, p berth.ProjectID, hits []hit, q 
 		seg := segments[key]
 		if seg == nil {
 			var err error
-			if seg, err = s.segment(ctx, p, h.store, where.file, where.segment); errors.Is(err, store.ErrNotFound) {
+			if seg, err = s.texts.get(ctx, p, h.store, where.file, where.segment); errors.Is(err, store.ErrNotFound) {
 				continue
 			} else if err != nil {
 				return nil, err

@@ -14,7 +14,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/berth-run/berth"
@@ -69,12 +68,11 @@ func (e *Unreadable) Error() string { return e.Message }
 // *berth.Error.
 type Service struct {
 	opts    Options
+	queue   *queue
+	records *records
+	texts   *texts
+	vectors *vectorizer
 	shelves *shelves
-	wake    chan struct{}
-
-	mu      sync.Mutex
-	running map[jobKey]context.CancelFunc // files that are being read
-	rest    time.Time                     // until when the Embedder is not called
 }
 
 // New returns a service. Start makes it read files.
@@ -87,8 +85,12 @@ func New(opts Options) *Service {
 	if opts.Quota == nil {
 		opts.Quota = func(context.Context, berth.ProjectID, int64) error { return nil }
 	}
-	return &Service{opts: opts, shelves: newShelves(opts.Memory), wake: make(chan struct{}, 1),
-		running: map[jobKey]context.CancelFunc{}}
+	queue := newQueue(opts.Objects, opts.Log, opts.Now)
+	texts := &texts{opts.Objects, opts.Now}
+	vectors := &vectorizer{embedder: opts.Embedder, log: opts.Log, now: opts.Now}
+	return &Service{opts: opts, queue: queue, records: &records{opts.Objects, queue}, texts: texts, vectors: vectors,
+		shelves: &shelves{memory: opts.Memory, objects: opts.Objects, texts: texts, vectors: vectors, queue: queue,
+			all: map[shelfKey]*shelf{}}}
 }
 
 // A CreateRequest describes a vector store.
@@ -164,15 +166,16 @@ func (s *Service) read(ctx context.Context, p berth.ProjectID, id berth.VectorSt
 	if err != nil {
 		return nil, fmt.Errorf("read vector store %s: %w", id, err)
 	}
-	return s.decodeStore(o)
+	return decodeStore(o, s.opts.Now())
 }
 
-func (s *Service) decodeStore(o *store.Object) (*berth.VectorStore, error) {
+// decodeStore returns a stored vector store as it is at a time.
+func decodeStore(o *store.Object, now time.Time) (*berth.VectorStore, error) {
 	v := &berth.VectorStore{}
 	if err := json.Unmarshal(o.Body, v); err != nil {
 		return nil, fmt.Errorf("decode vector store %s: %w", o.ID, err)
 	}
-	if v.ExpiresAt != nil && *v.ExpiresAt <= s.opts.Now().Unix() {
+	if v.ExpiresAt != nil && *v.ExpiresAt <= now.Unix() {
 		v.Status = berth.VectorExpired
 	}
 	return v, nil
@@ -212,7 +215,7 @@ func (s *Service) count(ctx context.Context, p berth.ProjectID, v *berth.VectorS
 	if v.Status == berth.VectorExpired {
 		return nil
 	}
-	shelf, err := s.shelf(ctx, p, v.ID)
+	shelf, err := s.shelves.load(ctx, p, v.ID)
 	if err != nil {
 		return err
 	}
@@ -237,7 +240,7 @@ func (s *Service) List(ctx context.Context, p berth.ProjectID, page store.Page) 
 	}
 	list := make([]*berth.VectorStore, len(objects))
 	for i, o := range objects {
-		if list[i], err = s.decodeStore(o); err == nil {
+		if list[i], err = decodeStore(o, s.opts.Now()); err == nil {
 			err = s.count(ctx, p, list[i])
 		}
 		if err != nil {
@@ -281,7 +284,7 @@ func (s *Service) Update(ctx context.Context, p berth.ProjectID, id berth.Vector
 func (s *Service) update(ctx context.Context, p berth.ProjectID, id berth.VectorStoreID,
 	change func(*berth.VectorStore)) error {
 	_, err := s.opts.Objects.UpdateObject(ctx, p, storeKey(id), func(o *store.Object) error {
-		v, err := s.decodeStore(o)
+		v, err := decodeStore(o, s.opts.Now())
 		if err != nil {
 			return err
 		}
@@ -311,7 +314,7 @@ func (s *Service) touch(ctx context.Context, p berth.ProjectID, v *berth.VectorS
 
 // Delete deletes a vector store with the text of its files. The files remain.
 func (s *Service) Delete(ctx context.Context, p berth.ProjectID, id berth.VectorStoreID) error {
-	s.stop(func(k jobKey) bool { return k.project == p && k.store == id })
+	s.queue.stop(func(k jobKey) bool { return k.project == p && k.store == id })
 	err := s.opts.Objects.DeleteObject(ctx, p, storeKey(id))
 	s.shelves.drop(p, id)
 	if errors.Is(err, store.ErrNotFound) {
@@ -345,8 +348,8 @@ func (s *Service) Expire(ctx context.Context) error {
 }
 
 func (s *Service) expire(ctx context.Context, p berth.ProjectID, id berth.VectorStoreID) error {
-	s.stop(func(k jobKey) bool { return k.project == p && k.store == id })
-	shelf, err := s.shelf(ctx, p, id)
+	s.queue.stop(func(k jobKey) bool { return k.project == p && k.store == id })
+	shelf, err := s.shelves.load(ctx, p, id)
 	if err != nil {
 		return err
 	}
@@ -356,7 +359,7 @@ func (s *Service) expire(ctx context.Context, p berth.ProjectID, id berth.Vector
 		}
 	}
 	_, err = s.opts.Objects.UpdateObject(ctx, p, storeKey(id), func(o *store.Object) error {
-		v, err := s.decodeStore(o)
+		v, err := decodeStore(o, s.opts.Now())
 		if err == nil {
 			err = encodeStore(o, v) // its status is expired
 		}

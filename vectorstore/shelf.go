@@ -15,22 +15,6 @@ import (
 	"github.com/berth-run/berth/vectorstore/index"
 )
 
-// A record is the stored form of a file of a vector store.
-type record struct {
-	File     berth.VectorStoreFile `json:"file"`
-	Filename string                `json:"filename"`
-	Batch    berth.FileBatchID     `json:"batch,omitempty"`
-	Segments int                   `json:"segments"`        // stored parts of its text
-	Model    string                `json:"model,omitempty"` // that made its vectors
-}
-
-// A segment is a stored part of a file's text.
-type segment struct {
-	First   int      `json:"first"` // the number of its first chunk in the file
-	Chunks  []string `json:"chunks"`
-	Vectors []byte   `json:"vectors,omitempty"` // of the chunks, as little-endian float32
-}
-
 // A place is where a passage of the index is stored.
 type place struct {
 	file    berth.FileID
@@ -147,14 +131,16 @@ type shelfKey struct {
 // shelves are the vector stores in memory. The least recently used indexes are dropped when
 // all together have more than memory bytes of text. Records stay.
 type shelves struct {
-	memory int64
+	memory  int64
+	objects store.Objects
+	texts   *texts
+	vectors *vectorizer
+	queue   *queue
 
 	mu   sync.Mutex
 	all  map[shelfKey]*shelf
 	used []shelfKey // with an index, the last used last
 }
-
-func newShelves(memory int64) *shelves { return &shelves{memory: memory, all: map[shelfKey]*shelf{}} }
 
 // drop forgets a vector store.
 func (s *shelves) drop(p berth.ProjectID, id berth.VectorStoreID) {
@@ -196,16 +182,16 @@ func (s *shelves) use(key shelfKey, bytes func(*shelf) int64) []*shelf {
 	return out
 }
 
-// shelf returns a vector store in memory with the records of its files.
-func (s *Service) shelf(ctx context.Context, p berth.ProjectID, id berth.VectorStoreID) (*shelf, error) {
+// load returns a vector store in memory with the records of its files.
+func (s *shelves) load(ctx context.Context, p berth.ProjectID, id berth.VectorStoreID) (*shelf, error) {
 	key := shelfKey{p, id}
-	s.shelves.mu.Lock()
-	f := s.shelves.all[key]
+	s.mu.Lock()
+	f := s.all[key]
 	if f == nil {
 		f = &shelf{}
-		s.shelves.all[key] = f
+		s.all[key] = f
 	}
-	s.shelves.mu.Unlock()
+	s.mu.Unlock()
 	f.mu.RLock()
 	loaded := f.files != nil
 	f.mu.RUnlock()
@@ -219,7 +205,7 @@ func (s *Service) shelf(ctx context.Context, p berth.ProjectID, id berth.VectorS
 	}
 	files := map[berth.FileID]*record{}
 	for page := (store.Page{Limit: 1000, Ascending: true}); ; {
-		list, more, err := s.opts.Objects.ListObjects(ctx, p, store.KindVectorFile, string(id), page)
+		list, more, err := s.objects.ListObjects(ctx, p, store.KindVectorFile, string(id), page)
 		if err != nil {
 			return nil, fmt.Errorf("list files of vector store %s: %w", id, err)
 		}
@@ -235,13 +221,19 @@ func (s *Service) shelf(ctx context.Context, p berth.ProjectID, id berth.VectorS
 		}
 	}
 	f.files = files
-	s.embedLater(ctx, p, files)
+	var later []jobKey
+	for _, r := range files {
+		if s.vectors.lacks(r) {
+			later = append(later, jobKey{p, id, r.File.ID})
+		}
+	}
+	s.queue.embedLater(ctx, p, later)
 	return f, nil
 }
 
 // indexed returns a vector store with its index, which it builds if necessary.
-func (s *Service) indexed(ctx context.Context, p berth.ProjectID, id berth.VectorStoreID) (*shelf, error) {
-	f, err := s.shelf(ctx, p, id)
+func (s *shelves) indexed(ctx context.Context, p berth.ProjectID, id berth.VectorStoreID) (*shelf, error) {
+	f, err := s.load(ctx, p, id)
 	if err != nil {
 		return nil, err
 	}
@@ -253,7 +245,7 @@ func (s *Service) indexed(ctx context.Context, p berth.ProjectID, id berth.Vecto
 	if err != nil {
 		return nil, err
 	}
-	old := s.shelves.use(shelfKey{p, id}, func(f *shelf) int64 {
+	old := s.use(shelfKey{p, id}, func(f *shelf) int64 {
 		f.mu.RLock()
 		defer f.mu.RUnlock()
 		return f.bytes
@@ -267,7 +259,7 @@ func (s *Service) indexed(ctx context.Context, p berth.ProjectID, id berth.Vecto
 }
 
 // build builds the index of a shelf from the stored text. The caller must hold its mu.
-func (s *Service) build(ctx context.Context, p berth.ProjectID, id berth.VectorStoreID, f *shelf) (err error) {
+func (s *shelves) build(ctx context.Context, p berth.ProjectID, id berth.VectorStoreID, f *shelf) (err error) {
 	if f.index, err = index.New(ctx); err != nil {
 		return err
 	}
@@ -282,68 +274,16 @@ func (s *Service) build(ctx context.Context, p berth.ProjectID, id berth.VectorS
 			continue
 		}
 		for n := range r.Segments {
-			seg, err := s.segment(ctx, p, id, r.File.ID, n)
+			seg, err := s.texts.get(ctx, p, id, r.File.ID, n)
 			if errors.Is(err, store.ErrNotFound) {
 				break // the file is being deleted
 			}
 			if err != nil {
 				return err
 			}
-			if err := f.enlist(ctx, r, n, seg, s.model()); err != nil {
+			if err := f.enlist(ctx, r, n, seg, s.vectors.model()); err != nil {
 				return err
 			}
-		}
-	}
-	return nil
-}
-
-// model returns the name of the model that makes vectors, or "".
-func (s *Service) model() string {
-	if s.opts.Embedder == nil {
-		return ""
-	}
-	return s.opts.Embedder.Model()
-}
-
-// segment reads a part of a file's text.
-func (s *Service) segment(ctx context.Context, p berth.ProjectID, id berth.VectorStoreID, file berth.FileID,
-	n int) (*segment, error) {
-	o, err := s.opts.Objects.GetObject(ctx, p, segmentKey(id, file, n))
-	if err != nil {
-		return nil, fmt.Errorf("read text of file %s: %w", file, err)
-	}
-	seg := &segment{}
-	if err := json.Unmarshal(o.Body, seg); err != nil {
-		return nil, fmt.Errorf("decode text of file %s: %w", file, err)
-	}
-	return seg, nil
-}
-
-func segmentKey(id berth.VectorStoreID, file berth.FileID, n int) store.ObjectKey {
-	return store.ObjectKey{Kind: store.KindVectorText, Parent: string(id), ID: fmt.Sprintf("%s.%d", file, n)}
-}
-
-// deleteSegments deletes the stored text of a file: n parts, and what an interrupted reading
-// left above them.
-func (s *Service) deleteSegments(ctx context.Context, p berth.ProjectID, id berth.VectorStoreID, file berth.FileID,
-	n int) error {
-	remove := func(n int) error {
-		err := s.opts.Objects.DeleteObject(ctx, p, segmentKey(id, file, n))
-		if err != nil && !errors.Is(err, store.ErrNotFound) {
-			return fmt.Errorf("delete text of file %s: %w", file, err)
-		}
-		return err
-	}
-	for last := n; ; last++ {
-		if err := remove(last); errors.Is(err, store.ErrNotFound) {
-			break
-		} else if err != nil {
-			return err
-		}
-	}
-	for i := n - 1; i >= 0; i-- { // the first part last, so that a repetition finds the others
-		if err := remove(i); err != nil && !errors.Is(err, store.ErrNotFound) {
-			return err
 		}
 	}
 	return nil
