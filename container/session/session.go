@@ -161,7 +161,8 @@ func (s *Service) End(sess *Session) {
 	}
 	go func() {
 		defer s.ending.Done()
-		<-sess.made // nobody makes another one
+		<-sess.made // nobody makes another one afterwards
+		defer func() { sess.made <- struct{}{} }()
 		for _, id := range sess.own {
 			err := s.Containers.Delete(context.Background(), sess.Project, id)
 			if err != nil && berth.ErrorCode(err) != berth.CodeNotFound {
