@@ -117,6 +117,23 @@ func (h *house) noContainers(key string) {
 	}
 }
 
+// A step of a user who does not exist fails for that reason, in words without a code of a protocol.
+func TestE2BBuildUnknownUser(t *testing.T) {
+	t.Parallel()
+	if os.Getuid() != 0 {
+		t.Skip("skipped: a guest that is not root has one user")
+	}
+	var stop context.CancelFunc
+	h := newHouse(t, withBuilds(t, &stop, build.Limits{Time: time.Minute}))
+	h.key("sk-mine", "proj_mine")
+	b := h.startBuild("sk-mine", "app", `{"fromTemplate":"base","steps":[{"type":"RUN","args":["true","no-such-user"]}]}`)
+	got := b.ends()
+	if want := "failed to run command 'true': user: unknown user no-such-user"; got.Status != "error" ||
+		got.Reason.Message != want {
+		t.Errorf("got %+v, want %q", got, want)
+	}
+}
+
 // A build that takes too long fails, and its container is deleted.
 func TestE2BBuildTime(t *testing.T) {
 	t.Parallel()

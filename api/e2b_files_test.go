@@ -5,6 +5,8 @@ import (
 	"compress/gzip"
 	"context"
 	"encoding/json"
+	"errors"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -162,5 +164,37 @@ func TestSandboxReadsProc(t *testing.T) {
 		if status, text := s.file(h, "GET", "/files?path="+path, ""); status != http.StatusOK || text == "" {
 			t.Errorf("%s: got %d %q", path, status, text)
 		}
+	}
+}
+
+// Failures of requests for files have the words and the form of E2B's envd, which its clients compare.
+func TestSandboxFileFailures(t *testing.T) {
+	t.Parallel()
+	var stop context.CancelFunc
+	h := newHouse(t, withSandboxes(t, &stop))
+	h.key("sk-mine", "proj_mine")
+	s := h.newSandbox("sk-mine", `{"templateID":"base"}`)
+	for path, want := range map[string]string{
+		"/none/a.txt": `{"code":404,"message":"path '/none/a.txt' does not exist"}`,
+		"/etc":        `{"code":400,"message":"path 'etc' is not a regular file"}`,
+	} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, h.url+"/files?path="+path, nil)
+		check(t, err)
+		req.Header.Set("E2b-Sandbox-Id", s.ID)
+		req.Header.Set("X-Access-Token", s.Token)
+		resp, err := http.DefaultClient.Do(req)
+		check(t, err)
+		text, err := io.ReadAll(resp.Body)
+		check(t, errors.Join(err, resp.Body.Close()))
+		if got := strings.TrimSpace(string(text)); got != want {
+			t.Errorf("%s: got %d %s, want %s", path, resp.StatusCode, got, want)
+		}
+		if got := resp.Header.Get("Content-Type"); got != "application/json; charset=utf-8" {
+			t.Errorf("%s: the type is %q", path, got)
+		}
+	}
+	if status, text := h.sandboxCall("POST", "/init", "{}", map[string]string{"E2b-Sandbox-Id": s.ID}); status !=
+		http.StatusUnauthorized {
+		t.Errorf("/init without a token: got %d %s", status, text)
 	}
 }

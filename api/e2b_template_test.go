@@ -126,6 +126,9 @@ func TestE2BTemplateRequests(t *testing.T) {
 		key); status != 200 || !strings.Contains(text, `"status":"waiting"`) {
 		t.Errorf("status: got %d %s", status, text)
 	}
+	if status, text := h.sandboxCall("GET", "/templates/none/builds/no-uuid/status", "", key); status != 400 {
+		t.Errorf("the status of an impossible build: got %d %s", status, text)
+	}
 	if status, _ := h.sandboxCall("DELETE", "/templates/app", "", key); status != 204 {
 		t.Errorf("delete: got %d", status)
 	}

@@ -1,6 +1,7 @@
 package e2b
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -231,7 +232,7 @@ func (in interpreter) add(ctx context.Context, c deadline.Context) (*deadline.Co
 			c = rec.Contexts[i]
 			return nil
 		}
-		if len(rec.Contexts) >= maxContexts {
+		if len(rec.Contexts) >= maxContexts && !(c.Default && slices.Contains(defaultLanguages, c.Language)) {
 			return berth.Invalid("", "This sandbox has %d contexts; remove some.", maxContexts)
 		}
 		rec.Contexts = append(rec.Contexts, c)
@@ -249,16 +250,42 @@ func (in interpreter) drop(ctx context.Context, id string) error {
 	return err
 }
 
+// defaultLanguages are the languages that have a default context in each new sandbox, if the template has their
+// kernels. The kernels start with the first code.
+var defaultLanguages = []string{"python", "javascript"}
+
 func (in interpreter) list(x *exchange.Exchange, r *http.Request) error {
+	contents := in.all.containers.Access().Contents(in.project, in.id)
+	for _, language := range defaultLanguages {
+		if contents == nil || !slices.Contains(contents.Kernels, kernelOf(language)) {
+			continue
+		}
+		if _, err := in.byLanguage(r.Context(), language); err != nil {
+			return err
+		}
+	}
 	all, err := in.contexts(r.Context())
 	if err != nil {
 		return err
 	}
+	// The default contexts are older than all others, also if their records are not.
+	slices.SortStableFunc(all, func(a, b deadline.Context) int {
+		return cmp.Compare(defaultRank(a), defaultRank(b))
+	})
 	shown := make([]shownContext, len(all))
 	for i := range all {
 		shown[i] = show(&all[i])
 	}
 	return x.JSON(http.StatusOK, shown)
+}
+
+// defaultRank returns the place of a context in a list: of the default contexts that of its language, of all
+// others the last one.
+func defaultRank(c deadline.Context) int {
+	if i := slices.Index(defaultLanguages, c.Language); c.Default && i >= 0 {
+		return i
+	}
+	return len(defaultLanguages)
 }
 
 func (in interpreter) create(x *exchange.Exchange, r *http.Request) error {

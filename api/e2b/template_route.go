@@ -439,6 +439,9 @@ func (h *templates) buildLogs(x *exchange.Exchange, r *http.Request, c berth.Cal
 
 // buildOf returns the build that a path names.
 func (h *templates) buildOf(r *http.Request, c berth.Caller) (*build.Build, error) {
+	if uuid.Validate(r.PathValue("build")) != nil {
+		return nil, berth.Invalid("", "Invalid build ID: '%s'.", rule.Clip(r.PathValue("build")))
+	}
 	t, err := h.builds.Template(r.Context(), c.Project, r.PathValue("template"))
 	if err != nil {
 		return nil, err

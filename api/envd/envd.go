@@ -30,7 +30,7 @@ var (
 		`^(accept|accept-encoding|berth-directory|berth-replay|connect-.+|content-encoding|content-type|if-.+|keepalive-ping-interval|range|x-metadata-.+)$`)
 	guestAnswerHeader = regexp.MustCompile(
 		`^(accept-ranges|connect-.+|content-encoding|content-length|content-range|content-type|etag|last-modified|vary)$`)
-	guestAnswerType = regexp.MustCompile(`^application/(json|proto|connect\+json|connect\+proto)$`)
+	guestAnswerType = regexp.MustCompile(`^application/(json(; charset=utf-8)?|proto|connect\+json|connect\+proto)$`)
 )
 
 // UserHeader selects the user in the sandbox for a request to the guest. E2B's protocol uses

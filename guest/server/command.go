@@ -3,6 +3,7 @@ package server
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -218,6 +219,39 @@ func (s *Server) become(cmd *exec.Cmd, id identity) {
 		return
 	}
 	cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(id.uid), Gid: uint32(id.gid), Groups: id.groups}
+}
+
+// mayEnter reports whether the mode of an existing directory, and of those above it, lets a user make it the working
+// directory. It reports true for a path that is missing.
+func mayEnter(dir string, id identity) bool {
+	if id.uid == 0 {
+		return true
+	}
+	dir, err := filepath.EvalSymlinks(dir)
+	for ; err == nil; dir = filepath.Dir(dir) {
+		st, serr := os.Stat(dir)
+		if serr != nil {
+			return true
+		}
+		sys, ok := st.Sys().(*syscall.Stat_t)
+		if !ok {
+			return true
+		}
+		search := fs.FileMode(0o001)
+		switch {
+		case int(sys.Uid) == id.uid:
+			search = 0o100
+		case int(sys.Gid) == id.gid || slices.Contains(id.groups, sys.Gid):
+			search = 0o010
+		}
+		if st.Mode()&search == 0 {
+			return false
+		}
+		if dir == "/" {
+			return true
+		}
+	}
+	return true
 }
 
 func exitCode(st *os.ProcessState) int32 {

@@ -31,6 +31,9 @@ func (s *Server) download(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	f, err := s.openFile(r.Header.Get(rootHeader), path, id)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = connect.NewError(connect.CodeNotFound, fmt.Errorf("path '%s' does not exist", s.resolve(path, id)))
+	}
 	if err != nil {
 		httpError(w, err)
 		return
@@ -42,8 +45,8 @@ func (s *Server) download(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if !st.Mode().IsRegular() {
-		http.Error(w, fmt.Sprintf(`{"code":400,"message":"path '%s' is not a regular file"}`, filepath.Base(path)),
-			http.StatusBadRequest)
+		httpError(w, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("path '%s' is not a regular file",
+			filepath.Base(path))))
 		return
 	}
 	w.Header().Set("Content-Disposition", mime.FormatMediaType("inline", map[string]string{"filename": st.Name()}))
@@ -249,7 +252,11 @@ func httpError(w http.ResponseWriter, err error) {
 	case connect.CodeResourceExhausted:
 		status = http.StatusInsufficientStorage
 	}
-	w.Header().Set("Content-Type", "application/json")
+	message := err.Error()
+	if ce, ok := errors.AsType[*connect.Error](err); ok {
+		message = ce.Message() // without the code, as envd's
+	}
+	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(map[string]any{"code": status, "message": err.Error()})
+	_ = json.NewEncoder(w).Encode(map[string]any{"code": status, "message": message})
 }

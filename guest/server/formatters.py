@@ -35,6 +35,10 @@ def _berth_formatters(shell):
             return None if text == "NaT" else text
         return str(v)
 
+    def rounded(v):
+        """Rounds a number to fewer digits the larger it is, as E2B does: the angles of matplotlib are not exact."""
+        return round(v, 7 - 2 * math.floor(math.log10(v))) if v > 0 else v
+
     def frame(df):
         if df.size > 100_000:
             return None
@@ -127,7 +131,7 @@ def _berth_formatters(shell):
         wedges = [p for p in ax.patches if isinstance(p, Wedge)]
         if wedges:
             return {"type": "pie", "title": title, "elements": [
-                {"label": name(w), "angle": abs(float(w.theta2 - w.theta1)), "radius": float(w.r)} for w in wedges]}
+                {"label": name(w), "angle": rounded(abs(float(w.theta2 - w.theta1))), "radius": float(w.r)} for w in wedges]}
         xl, yl = ax.get_xlabel() or None, ax.get_ylabel() or None
         out = {"type": "unknown", "title": title, "elements": [], "x_label": xl, "y_label": yl, "x_unit": unit(xl), "y_unit": unit(yl)}
         containers = [c for c in ax.containers if isinstance(c, BarContainer) and len(c.patches)]
@@ -160,6 +164,48 @@ def _berth_formatters(shell):
         title = getattr(fig, "_suptitle", None)
         return {"type": "superchart", "title": title.get_text() if title else None, "elements": charts}
 
+    def show_images(module):
+        """Makes images of Pillow results when the code shows them or saves them to a path."""
+        from IPython.display import display
+
+        save = module.Image.save
+
+        def save_and_show(self, fp, *args, **options):
+            save(self, fp, *args, **options)
+            if isinstance(fp, (str, bytes)) or hasattr(fp, "__fspath__"):
+                display(self)
+
+        module.Image.save = save_and_show
+        module.Image.show = lambda self, *args, **options: display(self)
+
+    def when_imported(name, then):
+        """Calls then with the module when the code imports it first: an import takes time that most code does not need."""
+        import sys
+        from importlib.machinery import PathFinder
+
+        if name in sys.modules:
+            then(sys.modules[name])
+            return
+
+        class Finder:
+            @staticmethod
+            def find_spec(wanted, path=None, target=None):
+                spec = PathFinder.find_spec(wanted, path, target) if wanted == name else None
+                if spec is None or spec.loader is None:
+                    return None
+                run = spec.loader.exec_module
+
+                def run_then(module):
+                    run(module)
+                    sys.meta_path.remove(Finder)
+                    then(module)
+
+                spec.loader.exec_module = run_then
+                return spec
+
+        sys.meta_path.insert(0, Finder)
+
+    when_imported("PIL.Image", show_images)
     formatters = shell.display_formatter.formatters
     data, chart = Data(parent=shell.display_formatter), Chart(parent=shell.display_formatter)
     data.for_type_by_name("pandas.core.frame", "DataFrame", frame)

@@ -201,25 +201,32 @@ type kernelPlace struct {
 //go:embed formatters.py
 var formatters string
 
-// startKernel starts the process of a kernel as the user of commands, in a session of its
-// own. It is not part of the call that needs it, so that it outlives the call.
+// startKernel starts the process of a kernel in a session of its own. It is not part of the call that needs it, so that
+// it outlives the call. Its user is that of commands, or root in a directory that only root may enter: E2B's kernels
+// all run as root.
 func (s *Server) startKernel(spec jupyter.Spec, place kernelPlace) (*kernelProcess, jupyter.Address, error) {
 	dir, err := os.MkdirTemp(s.shell.state.memory, "berth-kernel-") // the system's directory, if memory is ""
 	if err != nil {
 		return nil, jupyter.Address{}, err
+	}
+	id := s.owner
+	if !mayEnter(place.dir, id) {
+		if id, err = lookup("root"); err != nil {
+			return nil, jupyter.Address{}, errors.Join(err, os.RemoveAll(dir))
+		}
 	}
 	p := &kernelProcess{dir: dir, over: make(chan struct{})}
 	p.print = &spool{name: filepath.Join(dir, "output"), ring: func() {}}
 	var file string
 	address, err := jupyter.NewAddress(dir, spec)
 	if err == nil {
-		file, err = address.WriteConnectionFile(s.owner.uid, s.owner.gid)
+		file, err = address.WriteConnectionFile(id.uid, id.gid)
 	}
 	if err == nil && os.Getuid() == 0 {
-		err = os.Chown(dir, s.owner.uid, s.owner.gid)
+		err = os.Chown(dir, id.uid, id.gid)
 	}
 	if err == nil {
-		err = p.start(s, spec, place, file)
+		err = p.start(s, id, spec, place, file)
 	}
 	if err != nil {
 		os.RemoveAll(dir)
@@ -228,9 +235,10 @@ func (s *Server) startKernel(spec jupyter.Spec, place kernelPlace) (*kernelProce
 	return p, address, nil
 }
 
-func (p *kernelProcess) start(s *Server, spec jupyter.Spec, place kernelPlace, connectionFile string) error {
+func (p *kernelProcess) start(s *Server, id identity, spec jupyter.Spec, place kernelPlace,
+	connectionFile string) error {
 	argv := spec.Command(connectionFile)
-	env := append(s.environ(s.owner), "PYDEVD_DISABLE_FILE_VALIDATION=1")
+	env := append(s.environ(id), "PYDEVD_DISABLE_FILE_VALIDATION=1")
 	for k, v := range spec.Env {
 		env = append(env, k+"="+v)
 	}
@@ -247,7 +255,7 @@ func (p *kernelProcess) start(s *Server, spec jupyter.Spec, place kernelPlace, c
 	if s.shell.null != nil {
 		p.cmd.Stdin = s.shell.null
 	}
-	s.become(p.cmd, s.owner)
+	s.become(p.cmd, id)
 	pipes, err := newOutputs(p.cmd, p.print, p.print)
 	if err != nil {
 		return err
