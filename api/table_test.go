@@ -60,6 +60,9 @@ func TestEveryPathPassesRoute(t *testing.T) {
 	send(sandbox, "GET", "/files?path=a&signature=v1_x", "api.example", nil)
 	send("preview host", "GET", "/any", "8000-cntr-"+id+".sandboxes.example", nil)
 	send("preview host", "GET", "/", "anything.sandboxes.example", map[string]string{"E2b-Sandbox-Id": id})
+	anthropic := map[string]string{"Anthropic-Version": "2023-06-01"}
+	send("GET /v1/models", "GET", "/v1/models", "api.example", anthropic)
+	send("GET /v1/models/{model...}", "GET", "/v1/models/x", "api.example", anthropic)
 	send("none", "GET", "/nothing", "api.example", nil)
 	send("/console/", "GET", "/console/", "api.example", nil)
 	for _, rt := range api.Table() {
