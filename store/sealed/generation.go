@@ -23,6 +23,7 @@ type generation struct {
 	ring   Ring
 	root   [32]byte
 	sealed bool // in the second form
+	strict bool // no row may be unsealed
 
 	inUse sync.RWMutex // held for reading while a key is read or made
 }
@@ -44,15 +45,21 @@ func (g *generation) mark() []byte {
 	if g.sealed {
 		what = "sealed ring"
 	}
+	if g.strict {
+		what = "strict " + what
+	}
 	mark := g.derive(what, id[:])
 	return mark[:]
 }
 
 // matching returns g in the form that a mark says, if the mark is one of g's.
 func (g *generation) matching(mark []byte) (*generation, bool) {
-	for _, form := range []bool{false, true} {
-		if one := (&generation{ring: g.ring, root: g.root, sealed: form}); hmac.Equal(mark, one.mark()) {
-			return one, true
+	for _, sealed := range []bool{false, true} {
+		for _, strict := range []bool{false, true} {
+			one := &generation{ring: g.ring, root: g.root, sealed: sealed, strict: strict}
+			if hmac.Equal(mark, one.mark()) {
+				return one, true
+			}
 		}
 	}
 	return nil, false

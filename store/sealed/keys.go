@@ -9,7 +9,7 @@
 // A driver stores boxes in place of content, and with each row the number of its key:
 //
 //  1. Open a Ring and make Keys of it. Save their Mark in a new database, Check it in
-//     an existing one.
+//     an existing one. If Strict is false and no row has key 0, save what Seal returns.
 //  2. Seal rows with the methods of Key, and open them with those of Opener.
 //  3. Delete rows and list their keys as doomed in one transaction, then call
 //     Eraser.Erase.
@@ -39,12 +39,28 @@ type Keys struct {
 	swapping sync.RWMutex
 }
 
-// NewKeys returns the keys in a ring. root is the server's key, without which the ring
+// NewKeys returns the keys in a ring, for a new database. root is the server's key, without which the ring
 // is useless.
 func NewKeys(ring Ring, root [32]byte) *Keys {
 	k := &Keys{}
-	k.now.Store(&generation{ring: ring, root: root})
+	k.now.Store(&generation{ring: ring, root: root, strict: true})
 	return k
+}
+
+// ErrUnsealed means that a row is not sealed, in a database in which all rows are. Something else than Berth
+// has written it.
+var ErrUnsealed = errors.New("the content is not sealed")
+
+// Strict reports whether unsealed rows are refused. They are in a database that has never had one: whoever can
+// write to it could otherwise plant contents, or make rows of which the server writes the rest in the clear.
+func (k *Keys) Strict() bool { return k.now.Load().strict }
+
+// Seal makes k strict and returns its new mark, which the caller must have saved when it uses k. The database
+// must have no unsealed row, and k no other user.
+func (k *Keys) Seal() (mark []byte) {
+	g := k.now.Load()
+	k.now.Store(&generation{ring: g.ring, root: g.root, sealed: g.sealed, strict: true})
+	return k.Mark()
 }
 
 // Close closes the ring.
@@ -108,9 +124,13 @@ func (k *Keys) New(ctx context.Context) (key Key, err error) {
 }
 
 // Get returns a key by its number. It returns store.ErrNotFound if the key is erased:
-// its row is deleted, or is being deleted.
+// its row is deleted, or is being deleted. The key with number 0 seals nothing; if k is strict, it is
+// ErrUnsealed.
 func (k *Keys) Get(ctx context.Context, number int64) (key Key, err error) {
 	if number == 0 {
+		if k.Strict() {
+			return Key{}, ErrUnsealed
+		}
 		return Key{}, nil
 	}
 	err = k.read(func(g *generation) error {

@@ -99,7 +99,7 @@ func (o *Opener) File(ctx context.Context, box []byte) (*berth.File, []byte, err
 
 // Path is the reverse of Key.Path.
 func (o *Opener) Path(ctx context.Context, hidden string, box []byte) (string, error) {
-	if len(box) == 0 {
+	if len(box) == 0 && !o.keys.Strict() {
 		return hidden, nil
 	}
 	path, err := o.open(ctx, contentPath, box)
@@ -127,7 +127,7 @@ func (o *Opener) openJSON(ctx context.Context, c sealedField, box []byte, v any)
 
 // open returns the content of a box, which it overwrites.
 func (o *Opener) open(ctx context.Context, c sealedField, box []byte) ([]byte, error) {
-	if n := keyOf(box); n != o.last.number {
+	if n := keyOf(box); n != o.last.number || n == 0 {
 		var err error
 		if o.last, err = o.keys.Get(ctx, n); err != nil {
 			return nil, err

@@ -17,7 +17,7 @@ type Rotation struct {
 // Rotate starts a Rotation to another server's key.
 func (k *Keys) Rotate(root [32]byte) *Rotation {
 	old := k.now.Load()
-	return &Rotation{keys: k, old: old, next: &generation{ring: old.ring, root: root, sealed: true}}
+	return &Rotation{keys: k, old: old, next: &generation{ring: old.ring, root: root, sealed: true, strict: old.strict}}
 }
 
 // SetRing sets the ring of the new keys, if it is not the present one.

@@ -34,7 +34,7 @@ func TestBoxes(t *testing.T) {
 	}
 	secret := []byte(`"secret"`)
 	o := k.Opener()
-	for _, key := range []Key{one, two, one, {}} {
+	for _, key := range []Key{one, two, one} {
 		box := key.Event(secret)
 		if sealed := !bytes.Contains(box, secret); sealed != (key.Number() != 0) {
 			t.Errorf("key %d: sealed is %t", key.Number(), sealed)
@@ -64,6 +64,45 @@ func TestBoxes(t *testing.T) {
 	}
 	if _, err := k.Opener().Event(t.Context(), one.Event(secret)); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("an erased key: got %v, want %v", err, store.ErrNotFound)
+	}
+}
+
+// Keys of a new database open nothing that is not sealed, and give no key that seals nothing. Those of a database
+// that has unsealed rows do, until Seal. A rotation changes neither.
+func TestUnsealed(t *testing.T) {
+	k := open(t)
+	defer k.Close()
+	strict := k.Mark()
+	refused := func(when string) {
+		t.Helper()
+		_, err := k.Opener().Object(t.Context(), []byte(`{"a":1}`))
+		if !errors.Is(err, ErrUnsealed) {
+			t.Errorf("%s: an unsealed object: got %v, want %v", when, err, ErrUnsealed)
+		}
+		if _, err = k.Opener().Path(t.Context(), "/a", nil); !errors.Is(err, ErrUnsealed) {
+			t.Errorf("%s: an unsealed path: got %v, want %v", when, err, ErrUnsealed)
+		}
+		if _, err = k.Get(t.Context(), 0); !errors.Is(err, ErrUnsealed) {
+			t.Errorf("%s: the key with number 0: got %v, want %v", when, err, ErrUnsealed)
+		}
+	}
+	refused("a new database")
+	former := &generation{ring: k.now.Load().ring, root: [32]byte{1}}
+	if err := k.Check(former.mark()); err != nil || k.Strict() {
+		t.Fatalf("the mark of a former version: got %v, strict %t", err, k.Strict())
+	}
+	if got, err := k.Opener().Object(t.Context(), []byte(`{"a":1}`)); err != nil || string(got) != `{"a":1}` {
+		t.Errorf("an unsealed object of a former version: got %q, %v", got, err)
+	}
+	if mark := k.Seal(); !bytes.Equal(mark, strict) || !k.Strict() {
+		t.Errorf("Seal returns the mark %x, want %x", mark, strict)
+	}
+	refused("after Seal")
+	r := k.Rotate([32]byte{2})
+	r.Commit()
+	refused("after a rotation")
+	if err := k.Check(k.Mark()); err != nil || !k.Strict() {
+		t.Errorf("after a rotation: got %v, strict %t", err, k.Strict())
 	}
 }
 

@@ -19,6 +19,19 @@ import (
 // before its key was erased.
 func before(t *testing.T) *sqlite.DB {
 	t.Helper()
+	db := openBefore(t, unpackBefore(t))
+	t.Cleanup(func() {
+		check(t, db)
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return db
+}
+
+// unpackBefore returns the path of the database.
+func unpackBefore(t *testing.T) string {
+	t.Helper()
 	dir := t.TempDir()
 	for _, name := range []string{"before.db", "before.keys"} {
 		packed, err := os.ReadFile(filepath.Join("testdata", name+".gz"))
@@ -37,16 +50,15 @@ func before(t *testing.T) *sqlite.DB {
 			t.Fatal(err)
 		}
 	}
-	db, err := sqlite.Open(t.Context(), filepath.Join(dir, "before.db"), &sqlite.Options{Key: [32]byte{7}})
+	return filepath.Join(dir, "before.db")
+}
+
+func openBefore(t *testing.T, path string) *sqlite.DB {
+	t.Helper()
+	db, err := sqlite.Open(t.Context(), path, &sqlite.Options{Key: [32]byte{7}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		check(t, db)
-		if err := db.Close(); err != nil {
-			t.Error(err)
-		}
-	})
 	return db
 }
 

@@ -214,34 +214,34 @@ func TestEraseAfterCrash(t *testing.T) {
 
 // Unsealed rows of an earlier version can be read, found and deleted.
 func TestClearRows(t *testing.T) {
-	db := open(t, filepath.Join(t.TempDir(), "berth.db"))
+	db := openBefore(t, unpackBefore(t))
 	defer db.Close()
 	ctx := t.Context()
 	for _, text := range []string{
-		`INSERT INTO containers (id, project, created_at, name, status, body) VALUES ('cntr_1', 'p', 1, 'box', 'running', '{"id":"cntr_1","name":"box"}')`,
-		`INSERT INTO container_files (container, path, id, created_at, source, bytes) VALUES ('cntr_1', '/a', 'cfile_1', 1, 'user', 1)`,
-		`INSERT INTO objects (project, kind, parent, id, created_at, body) VALUES ('p', 'conversation', '', 'conv_1', 1, '{"a":1}')`,
+		`INSERT INTO containers (id, project, created_at, name, status, body) VALUES ('cntr_x', 'p', 1, 'own', 'running', '{"id":"cntr_x","name":"own"}')`,
+		`INSERT INTO container_files (container, path, id, created_at, source, bytes) VALUES ('cntr_x', '/a', 'cfile_x', 1, 'user', 1)`,
+		`INSERT INTO objects (project, kind, parent, id, created_at, body) VALUES ('p', 'conversation', '', 'conv_x', 1, '{"a":1}')`,
 	} {
 		if err := db.Exec(text); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if all, _, err := db.ListContainers(ctx, "p", "box", store.Page{Limit: 10}); err != nil || len(all) != 1 ||
-		all[0].Body.Name != "box" {
+	if all, _, err := db.ListContainers(ctx, "p", "own", store.Page{Limit: 10}); err != nil || len(all) != 1 ||
+		all[0].Body.Name != "own" {
 		t.Errorf("got %v, %v", all, err)
 	}
-	f := &berth.ContainerFile{ID: "cfile_2", ContainerID: "cntr_1", Path: "/a"}
-	if err := db.PutContainerFile(ctx, "p", f); err != nil || f.ID != "cfile_1" {
+	f := &berth.ContainerFile{ID: "cfile_2", ContainerID: "cntr_x", Path: "/a"}
+	if err := db.PutContainerFile(ctx, "p", f); err != nil || f.ID != "cfile_x" {
 		t.Errorf("a known file: got %s, %v", f.ID, err)
 	}
-	o, err := db.UpdateObject(ctx, "p", store.ObjectKey{Kind: "conversation", ID: "conv_1"},
+	o, err := db.UpdateObject(ctx, "p", store.ObjectKey{Kind: "conversation", ID: "conv_x"},
 		func(o *store.Object) error {
 			return nil
 		})
 	if err != nil || string(o.Body) != `{"a":1}` {
 		t.Errorf("got %v, %v", o, err)
 	}
-	if err := errors.Join(db.DeleteObject(ctx, "p", o.ObjectKey), db.DeleteContainer(ctx, "p", "cntr_1")); err != nil {
+	if err := errors.Join(db.DeleteObject(ctx, "p", o.ObjectKey), db.DeleteContainer(ctx, "p", "cntr_x")); err != nil {
 		t.Error(err)
 	}
 }

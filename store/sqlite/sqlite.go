@@ -246,5 +246,29 @@ func openKeys(ctx context.Context, db *sql.DB, path string, root [32]byte) (*sea
 	if err != nil {
 		return nil, fmt.Errorf("open the keys of rows: %w", err)
 	}
+	if err := refuseUnsealed(ctx, db, keys); err != nil {
+		return nil, errors.Join(err, keys.Close())
+	}
 	return keys, nil
+}
+
+// refuseUnsealed makes the keys of a database of a former version strict, once it has no unsealed row any more.
+func refuseUnsealed(ctx context.Context, db *sql.DB, keys *sealed.Keys) error {
+	if keys.Strict() {
+		return nil
+	}
+	var unsealed bool
+	err := db.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM responses WHERE seal = 0 AND NOT deleted)
+		OR EXISTS (SELECT 1 FROM files WHERE seal = 0) OR EXISTS (SELECT 1 FROM containers WHERE seal = 0)
+		OR EXISTS (SELECT 1 FROM objects WHERE seal = 0)`).Scan(&unsealed)
+	if err != nil {
+		return fmt.Errorf("look for unsealed rows: %w", err)
+	}
+	if unsealed {
+		return nil
+	}
+	if _, err := db.ExecContext(ctx, "UPDATE ring SET mark = ?", keys.Seal()); err != nil {
+		return fmt.Errorf("write the mark of the keys: %w", err)
+	}
+	return nil
 }
