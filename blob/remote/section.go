@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"iter"
+	"strings"
 
 	"github.com/minio/minio-go/v7"
 
@@ -108,13 +110,27 @@ func (s *section) All(ctx context.Context) iter.Seq2[blob.Stored, error] {
 		}
 		ctx, cancel := context.WithCancel(ctx) // ends the listing
 		defer cancel()
+		last := ""
 		for o := range s.bucket.client.ListObjectsIter(ctx, s.bucket.at.bucket,
 			minio.ListObjectsOptions{Prefix: s.prefix, Recursive: true}) {
 			if err := s.bucket.translate(ctx, o.Err); err != nil {
 				yield(blob.Stored{}, err)
 				return
 			}
-			if !yield(blob.Stored{Key: o.Key[len(s.prefix):], Size: o.Size, Written: o.LastModified}, nil) {
+			key, ok := strings.CutPrefix(o.Key, s.prefix)
+			if !ok {
+				yield(blob.Stored{}, fmt.Errorf("list %s of %s: the service lists the key %q", s.prefix, s.bucket, o.Key))
+				return
+			}
+			if o.Key == last { // a listing without an end
+				yield(blob.Stored{}, fmt.Errorf("list %s of %s: the service lists %q again", s.prefix, s.bucket, o.Key))
+				return
+			}
+			last = o.Key
+			if !fs.ValidPath(key) || key == "." { // nothing that this server has written
+				continue
+			}
+			if !yield(blob.Stored{Key: key, Size: o.Size, Written: o.LastModified}, nil) {
 				return
 			}
 		}

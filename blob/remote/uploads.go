@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/minio/minio-go/v7"
@@ -21,13 +22,18 @@ func (b *Bucket) AbortUploads(ctx context.Context, before time.Time) error {
 	var failed error
 	for page := (minio.ListMultipartUploadsResult{IsTruncated: true}); page.IsTruncated; {
 		var err error
+		former := page
 		page, err = b.core().ListMultipartUploads(ctx, b.at.bucket, b.at.prefix, page.NextKeyMarker,
 			page.NextUploadIDMarker, "", uploadsPage)
 		if err != nil {
 			return fmt.Errorf("list uploads of %s: %w", b, b.translate(ctx, err))
 		}
+		if page.IsTruncated && page.NextKeyMarker == former.NextKeyMarker &&
+			page.NextUploadIDMarker == former.NextUploadIDMarker {
+			return fmt.Errorf("list uploads of %s: the service lists one page again", b)
+		}
 		for _, u := range page.Uploads {
-			if !u.Initiated.Before(before) {
+			if !u.Initiated.Before(before) || !strings.HasPrefix(u.Key, b.at.prefix) {
 				continue
 			}
 			err := b.core().AbortMultipartUpload(ctx, b.at.bucket, u.Key, u.UploadID)

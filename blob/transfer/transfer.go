@@ -139,7 +139,7 @@ func write(ctx context.Context, from, to blob.Storage, key string) ([]byte, int6
 	sum, size := sha256.New(), int64(0)
 	read := &reading{Reader: r}
 	err = to.Write(ctx, key, func(w io.Writer) error {
-		size, err = io.Copy(io.MultiWriter(w, sum), read)
+		size, err = io.Copy(io.MultiWriter(w, sum), io.LimitReader(read, want+1)) // it may never end
 		if err == nil && size != want {
 			err = fmt.Errorf("read %d bytes, want %d", size, want)
 		}

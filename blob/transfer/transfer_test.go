@@ -149,3 +149,56 @@ func TestCopyOfDeleted(t *testing.T) {
 		}
 	}
 }
+
+// An endless is a storage whose contents never end, whatever size it says.
+type endless struct{ blob.Storage }
+
+func (e endless) Open(ctx context.Context, key string) (io.ReadSeekCloser, error) {
+	r, err := e.Storage.Open(ctx, key)
+	return endlessReader{r}, err
+}
+
+type endlessReader struct{ io.ReadSeekCloser }
+
+func (endlessReader) Read(p []byte) (int, error) { return len(p), nil }
+
+// A counted is a storage that counts what is written to it.
+type counted struct {
+	blob.Storage
+	bytes *int64
+}
+
+func (c counted) Write(ctx context.Context, key string, write func(io.Writer) error) error {
+	return c.Storage.Write(ctx, key, func(w io.Writer) error {
+		return write(io.MultiWriter(w, countedWriter{c.bytes}))
+	})
+}
+
+type countedWriter struct{ bytes *int64 }
+
+func (c countedWriter) Write(p []byte) (int, error) {
+	if *c.bytes += int64(len(p)); *c.bytes > 1<<20 {
+		return 0, errors.New("the disk is full")
+	}
+	return len(p), nil
+}
+
+func TestCopyOfEndless(t *testing.T) {
+	from, err1 := blob.OpenDirectory(t.TempDir())
+	to, err2 := blob.OpenDirectory(t.TempDir())
+	if err := errors.Join(err1, err2); err != nil {
+		t.Fatal(err)
+	}
+	err := from.Write(t.Context(), "p/a", func(w io.Writer) error {
+		_, err := io.WriteString(w, "short")
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var bytes int64
+	_, err = Copy(t.Context(), endless{from}, counted{to, &bytes})
+	if err == nil || bytes > int64(len("short"))+1 {
+		t.Errorf("%d bytes were written, %v", bytes, err)
+	}
+}
