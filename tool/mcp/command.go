@@ -57,7 +57,7 @@ func (s *source) connectCommand(life context.Context, in *intake) (client *sdk.C
 		case <-ctx.Done():
 		}
 	}
-	client, err = initialize(life, &sdk.IOTransport{Reader: reader, Writer: &input{ctx: life, process: p, intake: in},
+	client, err = initialize(life, &sdk.IOTransport{Reader: reader, Writer: &input{ctx: life, process: p},
 		MaxLineLength: maxMessage})
 	return client, end, err
 }
@@ -122,7 +122,13 @@ func (m *messages) write(b []byte) error {
 		if err := m.intake.decode(m.ctx, m.line); err != nil {
 			return err
 		}
-		if _, err := jsonrpc.DecodeMessage(m.line); err == nil {
+		if message, err := jsonrpc.DecodeMessage(m.line); err == nil {
+			// A command may not read the answers, which wait for each other.
+			if asks, ok := message.(*jsonrpc.Request); ok && asks.IsCall() {
+				if err := m.intake.ask(); err != nil {
+					return err
+				}
+			}
 			_, _ = m.to.Write(append(bytes.TrimRight(sift(m.line, m.omitted), "\n"), '\n'))
 		}
 		m.line, b = nil, b[end:]
@@ -133,14 +139,9 @@ func (m *messages) write(b []byte) error {
 type input struct {
 	ctx     context.Context
 	process guest.Command
-	intake  *intake
 }
 
 func (i *input) Write(b []byte) (int, error) {
-	defer i.intake.taken()
-	if err := i.intake.send(); err != nil {
-		return 0, err
-	}
 	if err := i.process.Write(i.ctx, b); err != nil {
 		return 0, err
 	}

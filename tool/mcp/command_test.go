@@ -53,3 +53,31 @@ func TestMessages(t *testing.T) {
 		t.Errorf("%d MiB without an end of line: %v", n, err)
 	}
 }
+
+// A command that asks its client thousands of things, and may read none of the answers, is ended.
+func TestCommandRequestsAreBounded(t *testing.T) {
+	passed := 0
+	in := newIntake(nil, "proj_a", &connectionError{})
+	m := messages{ctx: t.Context(), intake: in, to: writerFunc(func(b []byte) { passed++ }), omitted: func(string, string) {}}
+	ask := []byte(`{"jsonrpc":"2.0","id":1,"method":"ping"}` + "\n")
+	var err error
+	for range 2 * maxSent {
+		if err = m.write(ask); err != nil {
+			break
+		}
+	}
+	if !errors.Is(err, errAsks) || passed != maxSent {
+		t.Errorf("%d requests were passed on, %v", passed, err)
+	}
+	in.begin(maxMessage)
+	if err := m.write([]byte(`{"jsonrpc":"2.0","method":"notifications/progress","params":{}}` + "\n")); err != nil {
+		t.Errorf("the next call: %v", err)
+	}
+}
+
+type writerFunc func(b []byte)
+
+func (f writerFunc) Write(b []byte) (int, error) {
+	f(b)
+	return len(b), nil
+}

@@ -17,7 +17,7 @@ type intake struct {
 	most int64      // bytes until the next begin
 	got  int64
 
-	sent    int // messages to the server since begin
+	sent    int // messages to the server since begin, also those that are to be sent
 	sending int // messages that the server has not taken yet
 }
 
@@ -34,6 +34,21 @@ func (in *intake) send() error {
 	in.sent++
 	in.sending++
 	over := in.sent > maxSent || in.sending > maxSending
+	in.mu.Unlock()
+	if over {
+		return in.fail(errAsks)
+	}
+	return nil
+}
+
+// ask counts a message that has to be answered.
+func (in *intake) ask() error {
+	if in == nil {
+		return nil
+	}
+	in.mu.Lock()
+	in.sent++
+	over := in.sent > maxSent
 	in.mu.Unlock()
 	if over {
 		return in.fail(errAsks)
