@@ -92,7 +92,7 @@ type share struct {
 }
 
 // Shares returns the time of each kind, the longest first. Each moment counts once, for the deepest step that
-// runs then, so the shares add up to no more than the whole.
+// runs then, and of several the shortest, so the shares add up to no more than the whole.
 func (w waterfall) Shares() []share {
 	var edges []int64
 	for _, b := range w.Bars {
@@ -105,7 +105,11 @@ func (w waterfall) Shares() []share {
 		var deepest *bar
 		for j := range w.Bars {
 			b := &w.Bars[j]
-			if b.Start <= edges[i] && b.Start+b.Took >= edges[i+1] && (deepest == nil || b.Depth >= deepest.Depth) {
+			if b.Start > edges[i] || b.Start+b.Took < edges[i+1] {
+				continue
+			}
+			// The start of a container is no deeper than the call that waits for it, but shorter.
+			if deepest == nil || b.Depth > deepest.Depth || b.Depth == deepest.Depth && b.Took <= deepest.Took {
 				deepest = b
 			}
 		}

@@ -54,7 +54,7 @@ func TestWaterfall(t *testing.T) {
 	for _, share := range shares {
 		sum += share.Took
 	}
-	if shares[0] != (share{"model", 500}) || sum > w.Took { // each moment counts once
+	if shares[0] != (share{"model", 350}) || sum > w.Took { // each moment counts once
 		t.Errorf("got %v of %d", shares, w.Took)
 	}
 	var b bytes.Buffer
