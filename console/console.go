@@ -1,8 +1,8 @@
 // Package console serves the web console: pages that show containers and responses.
 //
-// A page shows what the API answers to the key of its user, and nothing else: the console
-// sends requests to the API's handler in this process. So the walls between projects are
-// those of the API.
+// A page shows what the API answers to the key of its user, and beside it only the name of the
+// key's project: the console sends requests to the API's handler in this process. So the walls
+// between projects are those of the API.
 //
 // A page is a struct: its fields are the data of its template, and its methods are the handlers
 // of its requests. Each page has three files: page.go, page.html and page_test.go.

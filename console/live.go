@@ -57,6 +57,10 @@ func (*responsePage) follow(v *visit) error {
 	}
 	out := newLiveWriter(v)
 	out.models, out.before, out.earlier, out.title = models, turns[:len(turns)-1], earlier != "", title(turns)
+	out.codes = codesOf(turns[len(turns)-1], baseURL(v))
+	if list := v.r.URL.Query().Get("list"); list != "" {
+		out.drawer = safeNext(list)
+	}
 	silence := time.NewTicker(quiet)
 	defer silence.Stop()
 	var due <-chan time.Time // nil if nothing has changed
@@ -127,6 +131,8 @@ type liveWriter struct {
 	before  []*turnView // of the chain, before the response
 	earlier bool        // there are others before these
 	title   string      // of the chain
+	drawer  string      // path of the list beside which the run is shown; "" on a page of its own
+	codes   []codeView  // of the response's request
 }
 
 // newLiveWriter starts an answer of events.
@@ -149,7 +155,11 @@ func (o *liveWriter) draw(s *story) error {
 			return o.failed(err)
 		}
 		turn.Time.Open = true
-		err = errors.Join(add("next", nextForm{Response: &s.Response, Form: form, Models: o.models}),
+		next := nextForm{Response: &s.Response, Form: form, Models: o.models}
+		if o.drawer != "" {
+			next.Back = "runs"
+		}
+		err = errors.Join(add("next", next),
 			add("waterfall", turn.Time))
 	}
 	if s.head {
@@ -157,7 +167,7 @@ func (o *liveWriter) draw(s *story) error {
 	}
 	if s.head || len(s.changed) > 0 {
 		bar := summaryBar(append(slices.Clone(o.before), turn), o.title, form)
-		bar.Earlier = o.earlier
+		bar.Earlier, bar.Drawer, bar.Codes = o.earlier, o.drawer, o.codes
 		err = errors.Join(err, add("runbar", bar), add("laststeps", stepsOf([]*turnView{turn})))
 	}
 	if err != nil {
