@@ -524,3 +524,39 @@ func TestMCPIsolation(t *testing.T) {
 		t.Errorf("the file is now %q", got)
 	}
 }
+
+// With approval=always, the client's user is asked before each change, and not before a read.
+func TestMCPElicitation(t *testing.T) {
+	t.Parallel()
+	for _, version := range mcpVersions {
+		t.Run(version, func(t *testing.T) {
+			t.Parallel()
+			h := newHouse(t, nil)
+			h.key("sk-a", "proj_a")
+			action, asked := "accept", make(chan string, 10)
+			s := h.mcpClient("?container=box&approval=always", version, &sdk.ClientOptions{
+				ElicitationHandler: func(_ context.Context, r *sdk.ElicitRequest) (*sdk.ElicitResult, error) {
+					asked <- r.Params.Message
+					return &sdk.ElicitResult{Action: action, Content: map[string]any{}}, nil
+				}})
+			h.mcpCall(s, "write", map[string]any{"path": "a", "content": "one"}, nil)
+			if got := <-asked; !strings.Contains(got, "write") || !strings.Contains(got, `"one"`) {
+				t.Errorf("asked %q", got)
+			}
+			action = "decline"
+			if r, text := h.mcpTry(s, "write", map[string]any{"path": "a", "content": "two"}); !r.IsError ||
+				!strings.Contains(text, "not approved") {
+				t.Errorf("a declined call: %q", text)
+			}
+			<-asked
+			if got := h.mcpCall(s, "read", map[string]any{"path": "a"}, nil); got != "one" || len(asked) != 0 {
+				t.Errorf("read %q, asked %d times", got, len(asked))
+			}
+			mute := h.mcpClient("?container=box&approval=always", version, nil)
+			if r, text := h.mcpTry(mute, "run", map[string]any{"command": "echo two > a"}); !r.IsError ||
+				!strings.Contains(text, "cannot ask") {
+				t.Errorf("without elicitation: %q", text)
+			}
+		})
+	}
+}

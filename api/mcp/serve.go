@@ -23,6 +23,7 @@ type visit struct {
 	caller  berth.Caller
 	session *session.Session // nil without sessions
 	spec    session.Spec
+	ask     bool // the client's user approves each call that changes something
 }
 
 // post serves POST /mcp: a message of a client.
@@ -102,8 +103,8 @@ func (d *Door) visit(r *http.Request, c berth.Caller) (*visit, error) {
 	if err := d.checkOrigin(r); err != nil {
 		return nil, err
 	}
-	spec, err := specOf(r)
-	return &visit{door: d, request: r, caller: c, spec: spec}, err
+	v := &visit{door: d, request: r, caller: c}
+	return v, v.read(r)
 }
 
 // withBody returns the request with a body that was read.

@@ -12,22 +12,18 @@ import (
 	"github.com/berth-run/berth/internal/rule"
 )
 
-// specOf returns the container that a request's query and headers describe. The operator's limits apply when it is
-// created.
-func specOf(r *http.Request) (session.Spec, error) {
+// read reads the container that a request's query and headers describe. The operator's limits apply when it is created.
+func (v *visit) read(r *http.Request) error {
 	q := exchange.NewQuery(r)
-	spec := session.Spec{Name: cmp.Or(q.Text("container"), r.Header.Get(containerHeader)), Template: q.Text("template"),
+	v.spec = session.Spec{Name: cmp.Or(q.Text("container"), r.Header.Get(containerHeader)),
+		Template:    q.Text("template"),
 		MemoryLimit: q.OneOf("memory_limit", "1g", "4g", "16g", "64g"),
-		IdleMinutes: int(q.Integer("idle_minutes", 0, 1, 1<<31-1))}
-	network := q.Text("network")
+		IdleMinutes: int(q.Integer("idle_minutes", 0, 1, 1<<31-1)), Network: networkOf(q.Text("network"))}
+	v.ask = q.OneOf("approval", "always", "never") == "always"
 	if err := q.End(); err != nil {
-		return spec, err
+		return err
 	}
-	if err := rule.Text(0, 256)("container", spec.Name); err != nil {
-		return spec, err
-	}
-	spec.Network = networkOf(network)
-	return spec, nil
+	return rule.Text(0, 256)("container", v.spec.Name)
 }
 
 // networkOf returns the policy of a parameter: "open", "disabled", or a list of names such as "pypi.org,*.npmjs.org".

@@ -62,6 +62,11 @@ func add[In, Out any](d *Door, t *sdk.Tool, run tool[In, Out]) {
 			return nil, none, d.toolError(v, t.Name, err)
 		}
 		defer release()
+		if v.ask && !t.Annotations.ReadOnlyHint {
+			if r, err := approve(t, req); r != nil || err != nil {
+				return r, none, err
+			}
+		}
 		content, out, err := run(detached{ctx}, &call{v, req, ctx}, in)
 		if err != nil {
 			return nil, none, d.toolError(v, t.Name, err)
