@@ -125,7 +125,7 @@ func (s *Service) Find(ctx context.Context, caller berth.Caller, container berth
 	}, nil
 }
 
-// Running returns the ids of the commands that run in a container and that this process follows.
+// List returns the ids of the commands that run in a container and that this process follows.
 func (s *Service) List(p berth.ProjectID, id berth.ContainerID) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
