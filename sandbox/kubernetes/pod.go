@@ -135,7 +135,8 @@ func (d *Driver) sandboxPod(name, image, home string, who owner, spec sandbox.Sp
 	if !who.root { // which would find it by itself
 		// Nodes' own filters are as old as the nodes: containerd 1.6's allows io_uring and AF_VSOCK.
 		// A process without new privileges may add one.
-		c.Env = append(slices.Insert(c.Env, 0, variable{"HOME", home}), variable{"BERTH_FILTER", "1"}) // the last one counts
+		// Of several with one name, the last counts.
+		c.Env = append(slices.Insert(c.Env, 0, variable{"HOME", home}), variable{"BERTH_FILTER", "1"})
 	}
 	memory := strconv.FormatInt(l.Memory, 10)
 	cpu := strconv.FormatInt(int64(math.Ceil(l.CPU*1000)), 10) + "m"
