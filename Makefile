@@ -22,16 +22,18 @@ build: ## Build everything that runs into bin/
 	@go run ./server/embedded/pack $(PACKED) bin/berth-guest bin/berth-runsc
 	@scripts/compile berth . ./cmd/berth env CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.gVisor=$(GVISOR)' -o bin/berth ./cmd/berth
 
-install: ## Install bin/berth into $(DESTDIR)$(PREFIX)/bin, with shell completions
+install: ## Install bin/berth into $(DESTDIR)$(PREFIX)/bin, with manual pages and shell completions
 	install -D -m 0755 bin/berth $(DESTDIR)$(PREFIX)/bin/berth
 	@mkdir -p $(DESTDIR)$(PREFIX)/share/bash-completion/completions $(DESTDIR)$(PREFIX)/share/zsh/site-functions $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
 	bin/berth completion bash >$(DESTDIR)$(PREFIX)/share/bash-completion/completions/berth
 	bin/berth completion zsh >$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_berth
 	bin/berth completion fish >$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/berth.fish
+	bin/berth man $(DESTDIR)$(PREFIX)/share/man/man1
 
 uninstall: ## Remove what make install has installed; the state directory stays
 	rm -f $(DESTDIR)$(PREFIX)/bin/berth $(DESTDIR)$(PREFIX)/share/bash-completion/completions/berth \
-		$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_berth $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/berth.fish
+		$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_berth $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/berth.fish \
+		$(DESTDIR)$(PREFIX)/share/man/man1/berth.1 $(DESTDIR)$(PREFIX)/share/man/man1/berth-*.1
 
 release: ## Build all files of a release of this commit into dist/: tarballs, packages, repositories, image, template, chart
 	@scripts/release

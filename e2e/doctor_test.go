@@ -29,8 +29,9 @@ func TestDoctorFix(t *testing.T) {
 	dir := builder(t)
 	state := filepath.Join(t.TempDir(), "state")
 	next := "berth image build base --state " + state
+	first := "mkdir -p -m 700 " + state + " && " + next
 	out, _, code := doctor(t, dir, state)
-	if code != 1 || !strings.HasPrefix(out, "This machine can run Berth; still missing: template.\nnext: "+next) {
+	if code != 1 || !strings.HasPrefix(out, "This machine can run Berth; still missing: template.\nnext: "+first+" ") {
 		t.Errorf("without a template: got %d\n%s", code, out)
 	}
 	if exists(state) {
@@ -40,6 +41,14 @@ func TestDoctorFix(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
+	}
+	cmd := exec.Command("sh", "-c", first) // finds all that it needs but the archive
+	cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(binary(t))+":"+dir+":"+os.Getenv("PATH"))
+	if built, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(built), "no archive") {
+		t.Errorf("the printed command: got %v, %s", err, built)
+	}
+	if err := os.RemoveAll(state); err != nil {
+		t.Fatal(err)
 	}
 	out, errs, code := doctor(t, dir, state, "--fix")
 	if code != 1 || !strings.Contains(errs, "running: "+next) || !strings.Contains(errs, "no archive") {

@@ -56,7 +56,8 @@ if [ "$uninstall" = yes ]; then
 	if [ -e "$unit" ] && [ -d /run/systemd/system ]; then systemctl disable --now berth >/dev/null 2>&1 || true; fi
 	[ ! -x "$prefix/bin/berth" ] || "$prefix/bin/berth" stop --all --yes >/dev/null 2>&1 || true
 	rm -f "$prefix/bin/berth" "$unit" "$prefix/share/bash-completion/completions/berth" \
-		"$prefix/share/zsh/site-functions/_berth" "$prefix/share/fish/vendor_completions.d/berth.fish"
+		"$prefix/share/zsh/site-functions/_berth" "$prefix/share/fish/vendor_completions.d/berth.fish" \
+		"$prefix/share/man/man1/berth.1" "$prefix/share/man/man1"/berth-*.1
 	echo "install: removed $prefix/bin/berth; /var/lib/berth and /etc/berth stay, with everything that clients have stored"
 	exit 0
 fi
@@ -113,6 +114,7 @@ mv "$prefix/bin/.berth.new" "$prefix/bin/berth"
 install -D -m 0644 "$root/completions/berth.bash" "$prefix/share/bash-completion/completions/berth"
 install -D -m 0644 "$root/completions/berth.zsh" "$prefix/share/zsh/site-functions/_berth"
 install -D -m 0644 "$root/completions/berth.fish" "$prefix/share/fish/vendor_completions.d/berth.fish"
+install -D -m 0644 -t "$prefix/share/man/man1" "$root/man"/*.1
 "$prefix/bin/berth" version | sed 's/^/install: /'
 if [ "$(id -u)" = 0 ] && [ $service = yes ]; then
 	install -D -m 0644 "$work/signers" /etc/berth/release-signers

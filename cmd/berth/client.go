@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"net/netip"
@@ -34,10 +35,16 @@ type client struct {
 // clientFlags adds --url and --plain-http to a command, and returns a function that creates the
 // client they select.
 func clientFlags(cmd *cobra.Command) func() *client {
-	base := cmd.Flags().String("url", os.Getenv("BERTH_URL"),
-		"URL of the server (default: of the current context, or "+defaultURL+")")
-	plain := plainFlag(cmd)
+	base, plain := urlFlag(cmd), plainFlag(cmd)
 	return func() *client { return newClient(*base, *plain) }
+}
+
+// urlFlag adds --url to a command. Its usage has the whole default, so that the help must not print the value again.
+func urlFlag(cmd *cobra.Command) *string {
+	base := cmd.Flags().String("url", os.Getenv("BERTH_URL"),
+		"URL of the server (default: BERTH_URL, the current context, or "+defaultURL+")")
+	cmd.Flags().Lookup("url").DefValue = ""
+	return base
 }
 
 // defaultURL is the default address of berth serve.
@@ -349,6 +356,18 @@ func refusal(err error) error {
 		return e
 	}
 	return err
+}
+
+// fileError returns the error about a file of a container in a sentence with its path.
+func fileError(path string, err error) error {
+	path = inLine(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("%s: the container has no such file or directory", path)
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("%s: the container's user may not use this file; choose another one with --user", path)
+	}
+	return refusal(err)
 }
 
 type roundTrip func(*http.Request) (*http.Response, error)

@@ -104,7 +104,7 @@ func copyIn(ctx context.Context, c *client, from string, to place, user string) 
 	if err != nil {
 		return refusal(err)
 	}
-	return refusal(g.WriteFile(ctx, "", at, user, in))
+	return fileError(at, g.WriteFile(ctx, "", at, user, in))
 }
 
 // inContainer returns an absolute path in a container. A relative path is below the directory in
@@ -129,14 +129,14 @@ func copyOut(ctx context.Context, c *client, from place, to, user string, force 
 	from.path = at
 	mode, err := g.Mode(ctx, from.path)
 	if err != nil {
-		return refusal(err)
+		return fileError(from.path, err)
 	}
 	if mode.IsDir() {
 		return fmt.Errorf("%s is a directory; use -r", inLine(from.path))
 	}
 	body, _, err := g.ReadFile(ctx, "", from.path, user)
 	if err != nil {
-		return refusal(err)
+		return fileError(from.path, err)
 	}
 	defer body.Close()
 	if to == "-" {

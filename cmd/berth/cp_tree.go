@@ -102,7 +102,7 @@ func (t *treeCopy) out(ctx context.Context, from, to string) error {
 	}
 	entries, err := t.guest.List(ctx, from, treeDepth)
 	if err != nil {
-		return refusal(err)
+		return fileError(from, err)
 	}
 	if st, err := os.Stat(to); err == nil && st.IsDir() {
 		name, err := t.directoryName(given, from)

@@ -213,10 +213,18 @@ func (o *containerOptions) create(ctx context.Context, c *client) (*berth.Contai
 	}
 	var made berth.Container
 	err = c.call(ctx, http.MethodPost, "/v1/containers", body, &made)
-	if e, ok := err.(*apiError); ok && e.status == http.StatusConflict && o.name != "" {
-		e.message += " (" + o.command() + " --replace deletes it first.)"
+	if o.name != "" {
+		err = suggestReplace(err, o.command())
 	}
 	return &made, err
+}
+
+// suggestReplace adds to the error for a name that is taken how a command replaces the container that has it.
+func suggestReplace(err error, command string) error {
+	if e, ok := err.(*apiError); ok && e.status == http.StatusConflict {
+		e.message += " (" + command + " --replace deletes it first.)"
+	}
+	return err
 }
 
 // removeNamed deletes the running container that has a name as its unique name, if there is one.

@@ -1,12 +1,16 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
 	"time"
 
+	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
+
+	"github.com/berth-run/berth/guest"
 )
 
 // The ports on which a desktop is served to browsers; see image/desktop/berth-desktop-view.
@@ -29,12 +33,12 @@ container needs the template "desktop" or programs like it; the desktop starts i
   berth desktop --control --expires 10m cntr_…`,
 		Args: cobra.ExactArgs(1),
 	}
-	connect := clientFlags(cmd)
+	client := clientFlags(cmd)
 	cmd.Flags().BoolVar(&control, "control", false, "the page can use the desktop as well")
 	durationFlag(cmd, &life, "expires", "", time.Hour, "lifetime of the URL")
-	cmd.ValidArgsFunction = containers.complete(connect, 1)
+	cmd.ValidArgsFunction = containers.complete(client, 1)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		c := connect()
+		c := client()
 		id, err := containers.resolve(cmd.Context(), c, args[0])
 		if err != nil {
 			return err
@@ -43,25 +47,39 @@ container needs the template "desktop" or programs like it; the desktop starts i
 		if control {
 			mode, port = "control", portDesktopControl
 		}
-		var out struct {
-			ExitCode *int `json:"exit_code"`
-			Stderr   string
-		}
-		body := map[string]any{"command": "command -v berth-desktop-view >/dev/null || exit 127; exec berth-desktop-view " + mode,
-			"timeout_ms": 60_000}
-		if err := c.call(cmd.Context(), "POST", "/v1/containers/"+id+"/exec", body, &out); err != nil {
+		if err := startDesktop(cmd.Context(), c.guest(id, ""), mode); err != nil {
 			return err
-		}
-		switch {
-		case out.ExitCode == nil:
-			return errors.New("the desktop did not start within a minute")
-		case *out.ExitCode == 127:
-			return errors.New(
-				"the container has no desktop; create it with the template \"desktop\" (berth image build desktop)")
-		case *out.ExitCode != 0:
-			return fmt.Errorf("failed to serve the desktop: %s", strings.Map(printable, strings.TrimSpace(out.Stderr)))
 		}
 		return printLinks(cmd, c, id, []forward{{port: port}}, life)
 	}
 	return cmd
+}
+
+// startDesktop starts the program that serves the desktop in a mode, and waits until it serves. The log of the
+// container shows the program, not a command of a shell around it.
+func startDesktop(ctx context.Context, g *guest.Client, mode string) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, time.Minute, errors.New("the desktop did not start within a minute"))
+	defer cancel()
+	p, err := g.Start(ctx, guest.ProcessRequest{Cmd: "berth-desktop-view", Args: []string{mode}})
+	if err != nil {
+		if e, ok := errors.AsType[*connect.Error](err); ok && guest.StartExitCode(e.Message()) == 127 {
+			return errors.New(
+				"the container has no desktop; create it with the template \"desktop\" (berth image build desktop)")
+		}
+		return refusal(err)
+	}
+	var stderr strings.Builder
+	for ev, err := range p.Events() {
+		switch {
+		case err != nil && ctx.Err() != nil:
+			return context.Cause(ctx)
+		case err != nil:
+			return lost(refusal(err))
+		case ev.Ended && ev.ExitCode != 0:
+			text := strings.Map(printable, strings.TrimSpace(stderr.String()))
+			return fmt.Errorf("failed to serve the desktop: %s", text)
+		}
+		stderr.Write(ev.Stderr)
+	}
+	return nil
 }

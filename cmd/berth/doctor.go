@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -46,7 +47,11 @@ directory if it is missing, and run these commands. The exit code is 1 if berth 
 			if err != nil {
 				return err
 			}
-			if err := report(cmd.OutOrStdout(), findings, asJSON); err != nil {
+			missing, err := missingState(cmd)
+			if err != nil {
+				return err
+			}
+			if err := report(cmd.OutOrStdout(), findings, missing, asJSON); err != nil {
 				return err
 			}
 			for _, f := range findings {
@@ -86,18 +91,51 @@ func stateOf(cmd *cobra.Command, c *config.Config) (string, error) {
 	return filepath.Abs(state)
 }
 
-// makeState makes the state directory, in which the commands of --fix work.
-func makeState(cmd *cobra.Command) error {
+// missingState returns the state directory if it does not exist, or "".
+func missingState(cmd *cobra.Command) (string, error) {
 	c, _ := loadConfig(cmd) // examine reports its error
 	state, err := stateOf(cmd, c)
 	if err != nil {
-		return err
+		return "", err
 	}
 	if _, err := os.Stat(state); !errors.Is(err, fs.ErrNotExist) {
+		return "", err
+	}
+	return state, nil
+}
+
+// makeState makes the state directory, in which the commands of --fix work.
+func makeState(cmd *cobra.Command) error {
+	state, err := missingState(cmd)
+	if err != nil || state == "" {
 		return err
 	}
 	fmt.Fprintln(cmd.ErrOrStderr(), "making the state directory", state)
 	return os.MkdirAll(state, 0o700)
+}
+
+// shellCommand returns a berth command as a shell reads it. It first makes the missing state directory, if there is
+// one, because only berth serve and berth restore make it.
+func shellCommand(args []string, missing string) string {
+	words := []string{"berth"}
+	if missing != "" {
+		words = []string{"mkdir", "-p", "-m", "700", shellWord(missing), "&&", "berth"}
+	}
+	for _, arg := range args {
+		words = append(words, shellWord(arg))
+	}
+	return strings.Join(words, " ")
+}
+
+// plainWord matches a word that a shell reads as it is.
+var plainWord = regexp.MustCompile(`^[A-Za-z0-9_./:@%+=,-]+$`)
+
+// shellWord quotes a word for a shell.
+func shellWord(word string) string {
+	if plainWord.MatchString(word) {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
 // fixOf returns the first command that fixes a failed check.
@@ -121,7 +159,7 @@ func runFix(cmd *cobra.Command, args []string) error {
 }
 
 // verdict says whether the machine can run containers, and what to do if it cannot.
-func verdict(findings []doctor.Finding) string {
+func verdict(findings []doctor.Finding, missing string) string {
 	var failed, fixable, models []string
 	for _, f := range findings {
 		if f.OK {
@@ -142,25 +180,25 @@ func verdict(findings []doctor.Finding) string {
 	case len(failed) == 0:
 		return "This machine is ready: containers start."
 	case len(failed) == len(fixable):
-		return "This machine can run Berth; still missing: " + strings.Join(failed, ", ") + ".\nnext: berth " +
-			strings.Join(fixOf(findings), " ") + "   (or berth doctor --fix)"
+		return "This machine can run Berth; still missing: " + strings.Join(failed, ", ") + ".\nnext: " +
+			shellCommand(fixOf(findings), missing) + "   (or berth doctor --fix)"
 	}
 	return "This machine cannot start containers yet; see: " + strings.Join(failed, ", ") + "."
 }
 
-func report(w io.Writer, findings []doctor.Finding, asJSON bool) error {
+func report(w io.Writer, findings []doctor.Finding, missing string, asJSON bool) error {
 	if asJSON {
 		e := json.NewEncoder(w)
 		e.SetIndent("", "  ")
 		return e.Encode(findings)
 	}
-	fmt.Fprintln(w, verdict(findings))
+	fmt.Fprintln(w, verdict(findings, missing))
 	fmt.Fprintln(w)
 	for _, f := range findings {
 		mark := "ok  "
 		switch {
 		case !f.OK && f.Fix != nil:
-			mark, f.Advice = "next", "berth "+strings.Join(f.Fix, " ")
+			mark, f.Advice = "next", shellCommand(f.Fix, missing)
 		case !f.OK:
 			mark = "FAIL"
 		case f.Advice != "":

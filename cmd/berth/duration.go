@@ -2,12 +2,12 @@ package main
 
 import (
 	"fmt"
-	"regexp"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/berth-run/berth/server/config"
 )
 
 // A durationValue is the value of a flag: a duration as Go writes it, with days before it, such as 30d or 1d12h.
@@ -15,28 +15,13 @@ type durationValue time.Duration
 
 const day = 24 * time.Hour
 
-// days matches a duration that starts with days.
-var days = regexp.MustCompile(`^([0-9]+)d(.*)$`)
-
 // Set implements pflag.Value.
 func (d *durationValue) Set(s string) error {
-	total, rest := time.Duration(0), s
-	if m := days.FindStringSubmatch(s); m != nil {
-		const most = 100 * 365
-		n, err := strconv.Atoi(m[1])
-		if err != nil || n > most {
-			return fmt.Errorf("must be at most %d days", most)
-		}
-		total, rest = time.Duration(n)*day, m[2]
+	v, err := config.ParseDuration(s)
+	if err != nil {
+		return err
 	}
-	if rest != "" || s == "" {
-		more, err := time.ParseDuration(rest)
-		if err != nil || total > 0 && more < 0 {
-			return fmt.Errorf("%q is no duration", s)
-		}
-		total += more
-	}
-	*d = durationValue(total)
+	*d = durationValue(v)
 	return nil
 }
 

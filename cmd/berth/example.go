@@ -54,6 +54,7 @@ var examples = map[string]string{
 	"berth key rm":              "berth key rm key_5c0b6f7d",
 	"berth login":               "berth login https://berth.example.com",
 	"berth logs":                "berth logs --follow box",
+	"berth man":                 "berth man /usr/local/share/man/man1",
 	"berth pause":               "berth pause box",
 	"berth port":                "berth port box 8080:80",
 	"berth project archive":     "berth project archive research",

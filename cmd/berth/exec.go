@@ -24,6 +24,7 @@ type execOptions struct {
 	user, dir  string
 	env        []string
 	input, tty bool
+	detach     bool   // print the PID and let the process run
 	tag        string // of the process; may be empty
 }
 
@@ -38,6 +39,10 @@ command, 126 if it cannot be run, 130 after an interrupt.
   berth exec cntr_… ls -la /mnt/data
   berth exec -i cntr_… tar x < files.tar
   berth exec -it cntr_… python3
+  berth exec -d cntr_… python3 -m http.server
+
+-d prints the id of the process in the container and lets it run. berth logs has its output
+as long as the command is connected, so send it to a file; berth exec CONTAINER kill PID ends it.
 
 On a terminal, output is shown without control characters, unless -t is given: a program
 with -t controls your terminal like a local program.`,
@@ -49,6 +54,9 @@ with -t controls your terminal like a local program.`,
 	cmd.Flags().StringArrayVarP(&o.env, "env", "e", nil, "environment variable, NAME=value")
 	cmd.Flags().BoolVarP(&o.input, "interactive", "i", false, "pass standard input to the command")
 	cmd.Flags().BoolVarP(&o.tty, "tty", "t", false, "allocate a terminal")
+	cmd.Flags().BoolVarP(&o.detach, "detach", "d", false, "start the command, print its process id, and do not wait for it")
+	cmd.MarkFlagsMutuallyExclusive("detach", "interactive")
+	cmd.MarkFlagsMutuallyExclusive("detach", "tty")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c := connect()
 		id, err := containers.resolve(cmd.Context(), c, args[0])
@@ -143,6 +151,10 @@ func execute(ctx context.Context, c *guest.Client, command []string, o execOptio
 	p, err := c.Start(ctx, req)
 	if err != nil {
 		return notStarted(err)
+	}
+	if o.detach {
+		_, err := fmt.Fprintln(os.Stdout, p.PID)
+		return err
 	}
 	if o.tty && term.IsTerminal(stdin) {
 		restore, err := raw(ctx, p, stdin)

@@ -92,7 +92,7 @@ subordinate ids (/etc/subuid); commands then run as root of a user namespace.`,
 	cmd.Flags().StringVar(&file, "file", "", "recipe (YAML)")
 	cmd.Flags().String("name", "", "name of the template, in place of NAME")
 	cmd.Flags().StringVar(&dockerfile, "dockerfile", "",
-		"directory with a Dockerfile; arguments after -- go to its builder")
+		"directory with a Dockerfile, or the file, whose directory it then is; arguments after -- go to its builder")
 	cmd.Flags().StringVar(&snap, "from-snapshot", "", "snapshot (snap_…)")
 	cmd.Flags().StringVar(&project, "project", string(berth.DefaultProject), "project of the snapshot")
 	cmd.MarkFlagsMutuallyExclusive("file", "dockerfile", "from-snapshot")

@@ -2,6 +2,8 @@ package main
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -16,12 +18,21 @@ func buildDockerfile(cmd *cobra.Command, images *image.Store, dir, as string, ar
 	if as == "" {
 		return errors.New("a template from a Dockerfile needs a name: berth image build --dockerfile DIR NAME")
 	}
+	dir, args = dockerfile(dir, args)
 	t, err := images.Dockerfile(cmd.Context(), as, dir, args, cmd.ErrOrStderr(),
 		image.AddOptions{Progress: showProgress})
 	if err != nil {
 		return err
 	}
 	return showTemplate(cmd.OutOrStdout(), t)
+}
+
+// dockerfile returns the directory of --dockerfile, which may also be a file, and the arguments for its builder.
+func dockerfile(path string, args []string) (dir string, all []string) {
+	if st, err := os.Stat(path); err != nil || st.IsDir() {
+		return path, args
+	}
+	return filepath.Dir(path), append([]string{"--file", path}, args...)
 }
 
 // buildSnapshot builds a template from a project's snapshot.

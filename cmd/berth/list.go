@@ -60,6 +60,7 @@ func listFor[T any](ctx context.Context, c *client, path string, l *listing) ([]
 // A listing says which objects a command prints, and in which form.
 type listing struct {
 	json, quiet, full bool
+	format            rowFormat
 	where             conditions
 	limit             int // 0 means none
 }
@@ -76,8 +77,9 @@ func listFlags[T any](cmd *cobra.Command, example string, limit int) *listing {
 	cmd.Flags().IntVarP(&l.limit, "limit", "n", limit, "list at most this many objects; 0 lists all")
 	cmd.Flags().BoolVar(&l.json, "json", false, "print each object as a line of JSON")
 	cmd.Flags().BoolVarP(&l.quiet, "quiet", "q", false, "print full ids only")
+	cmd.Flags().Var(&l.format, "format", "print each object by a Go template of its JSON, such as '{{.id}} {{.created_at}}'")
 	cmd.Flags().BoolVar(&l.full, "no-trunc", false, "print full ids and times, and on a terminal all of each text")
-	cmd.MarkFlagsMutuallyExclusive("json", "quiet")
+	cmd.MarkFlagsMutuallyExclusive("json", "quiet", "format")
 	return l
 }
 
@@ -156,6 +158,14 @@ func printList[T any](w io.Writer, l *listing, all []T, id func(T) string, head 
 		enc.SetEscapeHTML(false)
 		for _, o := range objects {
 			if err := enc.Encode(o); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if l.format.template != nil {
+		for _, o := range objects {
+			if err := l.format.print(w, o); err != nil {
 				return err
 			}
 		}

@@ -102,7 +102,8 @@ Environment:
 			newPause(), newResume(), newFork(), newSnapshot(), newVolume(), newRm()}},
 		{"operate", "Operate a server:", []*cobra.Command{newServe(), newConfig(), newStop(), newDoctor(), newImage(),
 			newKey(), newProject(), newUsage(), newWebhook(),
-			newAudit(), newBackup(), newRestore(), newStore(), newBlobs(), newDB(), newUpgrade(), newVersion()}},
+			newAudit(), newBackup(), newRestore(), newStore(), newBlobs(), newDB(), newUpgrade(), newVersion(),
+			newMan()}},
 	} {
 		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})
 		for _, cmd := range g.commands {
@@ -114,5 +115,6 @@ Environment:
 	strictHelp(root)
 	root.InitDefaultCompletionCmd()
 	strict(root)
+	completeFlags(root)
 	return root
 }

@@ -43,7 +43,7 @@ type task struct {
 
 func newRun() *cobra.Command {
 	var t task
-	var base string
+	var base *string
 	var plain *bool
 	cmd := &cobra.Command{
 		Use:   `run [flags] "TASK"`,
@@ -66,7 +66,8 @@ response is completed, 3 if it is incomplete, 130 after an interrupt, and 1 othe
 
 Without --model and BERTH_MODEL, the server's only model is used. The model "scripted" needs
 no upstream: it runs the fenced sh blocks of the task and echoes other text. Without --url,
-BERTH_URL and berth login, and with no server on port 8080, the server runs in this process.`,
+BERTH_URL and berth login, and with no server on port 8080, the server runs in this process,
+and logs only with BERTH_LOG_LEVEL=debug.`,
 		Args: oneTask,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			t.text = args[0]
@@ -81,7 +82,7 @@ BERTH_URL and berth login, and with no server on port 8080, the server runs in t
 				return err
 			}
 			t.parsed = tools
-			c, stop, err := serverFor(cmd, base, *plain)
+			c, stop, err := serverFor(cmd, *base, *plain)
 			if err != nil {
 				return err
 			}
@@ -92,8 +93,7 @@ BERTH_URL and berth login, and with no server on port 8080, the server runs in t
 			return t.run(cmd.Context(), c, cmd.OutOrStdout())
 		},
 	}
-	cmd.Flags().StringVar(&base, "url", os.Getenv("BERTH_URL"), "URL of the server")
-	plain = plainFlag(cmd)
+	base, plain = urlFlag(cmd), plainFlag(cmd)
 	cmd.Flags().String("state", config.DefaultState(), "state directory of a server in this process")
 	cmd.Flags().String("config", os.Getenv(config.FileVariable), "configuration of a server in this process")
 	cmd.Flags().StringVar(&t.model, "model", os.Getenv("BERTH_MODEL"), "model (default: the only one of the server)")
@@ -204,7 +204,10 @@ func serverFor(cmd *cobra.Command, base string, plain bool) (c *client, stop fun
 	if err != nil {
 		return nil, nil, err
 	}
-	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	log := slog.New(slog.DiscardHandler) // the client prints the errors, berth doctor the warnings about the machine
+	if conf.Log.Threshold() == slog.LevelDebug {
+		log, _ = newLogger(conf.Log)
+	}
 	adoptLog(log)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

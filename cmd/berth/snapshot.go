@@ -101,8 +101,10 @@ func newSnapshotRm() *cobra.Command {
 func newFork() *cobra.Command {
 	cmd := &cobra.Command{Use: "fork CONTAINER", Short: "Create a container from the files of another",
 		Long: `Create a container from the files of another, and print its id. Its name is that of the
-other with "-fork", unless --name sets one.`, Args: cobra.ExactArgs(1)}
+other with "-fork", unless --name sets one. --replace first deletes the running container
+that has the name.`, Args: cobra.ExactArgs(1)}
 	connect, req, created := clientFlags(cmd), snapshotFlags(cmd), createdFlag(cmd)
+	replace := cmd.Flags().Bool("replace", false, "first delete the running container with the name of --name")
 	cmd.ValidArgsFunction = containers.complete(connect, 1)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		var made berth.Container
@@ -111,6 +113,11 @@ other with "-fork", unless --name sets one.`, Args: cobra.ExactArgs(1)}
 		if err != nil {
 			return err
 		}
+		if *replace {
+			if err := makeRoom(cmd.Context(), c, id, req.Name); err != nil {
+				return err
+			}
+		}
 		if req.Name == "" {
 			if req.Name, err = nameOfFork(cmd.Context(), c, id); err != nil {
 				return err
@@ -118,11 +125,26 @@ other with "-fork", unless --name sets one.`, Args: cobra.ExactArgs(1)}
 		}
 		fork := container.ForkRequest{SnapshotRequest: *req, UniqueName: true}
 		if err := c.call(cmd.Context(), "POST", containerPath(id, "fork"), fork, &made); err != nil {
-			return err
+			return suggestReplace(err, cmd.CommandPath())
 		}
 		return created(string(made.ID), &made)
 	}
 	return cmd
+}
+
+// makeRoom deletes the running container that has the name of a fork. It never deletes the source.
+func makeRoom(ctx context.Context, c *client, source, name string) error {
+	if name == "" {
+		return badUsage("--replace needs --name")
+	}
+	var from berth.Container
+	if err := c.call(ctx, "GET", "/v1/containers/"+url.PathEscape(source), nil, &from); err != nil {
+		return err
+	}
+	if from.Name == name {
+		return badUsage("--replace would delete the container that is forked; choose another name than %s", inLine(name))
+	}
+	return c.removeNamed(ctx, name)
 }
 
 // nameOfFork returns a name for the fork of a container that no other container has: box-fork,

@@ -203,12 +203,17 @@ func scalarError(n *yaml.Node, t reflect.Type, at keyPath) error {
 		t != durationType && n.ShortTag() == "!!float" {
 		return wrong(n, at, "must be a whole number")
 	}
+	text := n.Value
+	if d, err := ParseDuration(text); t == durationType && err == nil && days.MatchString(n.Value) {
+		n.Value = d.String() // which yaml can decode
+	}
 	v := reflect.New(t)
 	if err := n.Decode(v.Interface()); err != nil {
 		return unreadable(n, t, at, err)
 	}
 	rule := keyRules[at.rule]
 	if rule.allows != "" && !rule.allowed(v.Elem()) {
+		n.Value = text
 		return wrong(n, at, "must be "+rule.allows)
 	}
 	return nil
@@ -223,7 +228,7 @@ func unreadable(n *yaml.Node, t reflect.Type, at keyPath, err error) error {
 		if _, err := strconv.ParseFloat(n.Value, 64); err == nil {
 			return &keyError{n.Line, fmt.Sprintf("%s: %s needs a unit, such as %sm", at.name, n.Value, n.Value)}
 		}
-		return wrong(n, at, "must be a duration, such as 90s, 20m or 12h")
+		return wrong(n, at, "must be a duration, such as 90s, 20m, 12h or 30d")
 	case t.Kind() == reflect.Bool:
 		return wrong(n, at, "must be true or false")
 	case t.Kind() == reflect.Float64:
