@@ -280,6 +280,10 @@ func TestMessagesErrors(t *testing.T) {
 			t.Errorf("%s:\ngot  %v\nwant %s: %s", tc.body, o, tc.kind, tc.message)
 		}
 	}
+	o := h.call(404, "POST", "/v1/messages", `{`+ok+hello+`,"thread":{"type":"continue","previous_message_id":"msg_1"}}`)
+	if got := o.at("error", "details", "error_code"); got != "thread_not_found" {
+		t.Errorf("a lost thread has the code %v", got)
+	}
 	client := h.claude()
 	_, err := client.Messages.New(t.Context(), anthropic.MessageNewParams{Model: "played", MaxTokens: 9,
 		Messages: []anthropic.MessageParam{anthropic.NewUserMessage(anthropic.NewTextBlock("hi"))}})

@@ -22,8 +22,14 @@ type failure struct {
 }
 
 type failureDetail struct {
-	Type    string `json:"type"`
-	Message string `json:"message"`
+	Type    string          `json:"type"`
+	Message string          `json:"message"`
+	Details *failureDetails `json:"details,omitempty"`
+}
+
+// failureDetails tell a client what it can do.
+type failureDetails struct {
+	ErrorCode string `json:"error_code"`
 }
 
 // errorTypes are Anthropic's types of errors by the HTTP status.
@@ -60,7 +66,11 @@ func newFailure(status int, e exchange.Error, id string) failure {
 		}
 		message = at + ": " + message
 	}
-	return failure{Type: "error", Error: failureDetail{kind, message}, RequestID: id}
+	detail := failureDetail{Type: kind, Message: message}
+	if e.Code != nil && *e.Code == threadNotFound {
+		detail.Details = &failureDetails{*e.Code}
+	}
+	return failure{Type: "error", Error: detail, RequestID: id}
 }
 
 // dotted returns a place such as messages[0].content as Anthropic writes it: messages.0.content.

@@ -25,7 +25,10 @@ type messageRequest struct {
 	TopP          *float64     `json:"top_p"`
 	ServiceTier   string       `json:"service_tier"`
 	Thinking      *thinking    `json:"thinking"`
-	OutputConfig  struct {
+	Thread        struct {
+		Type string `json:"type"`
+	} `json:"thread"`
+	OutputConfig struct {
 		Effort string  `json:"effort"`
 		Format *format `json:"format"`
 	} `json:"output_config"`

@@ -46,10 +46,15 @@ var messageFields = rule.Fields{
 		"tool": rule.Object(rule.Fields{"type": rule.AnyText, "disable_parallel_tool_use": rule.Boolean,
 			"name": rule.Text(1, 200)}, "name"),
 	}),
-	"container":   container,
+	"container": container,
+	"thread": rule.ByType(map[string]rule.Rule{
+		"create":   rule.OpenObject(rule.Fields{}),
+		"continue": rule.OpenObject(rule.Fields{"previous_message_id": rule.AnyText}, "previous_message_id"),
+	}),
 	"mcp_servers": rule.List(mcpServer, 20),
 
 	// Hints, which do not change answers.
+	"billing_policy":        rule.AnyObject,
 	"cache_control":         rule.AnyObject,
 	"context_management":    rule.AnyObject,
 	"diagnostics":           rule.AnyObject,

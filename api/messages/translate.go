@@ -14,8 +14,19 @@ type translation struct {
 	toolPlaces []string // by the index of the tool
 }
 
+// errNoThread is the answer to a client that continues a conversation without sending it. This server stores no
+// messages, as if the conversation were lost. The vendor's clients send the whole conversation after this error.
+var errNoThread = &berth.Error{Code: berth.CodeNotFound, Wire: threadNotFound, Param: "thread",
+	Message: "This server does not store messages. Send all messages of the conversation."}
+
+// threadNotFound is the code of errNoThread.
+const threadNotFound = "thread_not_found"
+
 // translate returns the request for the response of the message.
 func (m *messageRequest) translate(items *request.Rules) (*translation, error) {
+	if m.Thread.Type == "continue" {
+		return nil, errNoThread
+	}
 	store := false
 	r := &berth.ResponseRequest{Model: m.Model, MaxOutputTokens: m.MaxTokens, Temperature: m.Temperature,
 		TopP: m.TopP, Store: &store, User: m.Metadata.UserID, Sampling: berth.Sampling{Stop: m.StopSequences}}
