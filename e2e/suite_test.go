@@ -54,7 +54,7 @@ var suites = []suite{
 		"TestGoTools", "TestHangup", "TestHostFails", "TestKernelOverTCP", "TestDeno", "TestMCPServer", "TestMCPStdio",
 		"TestPullKilled",
 		"TestBuildKilled", "TestRestoreKilled", "TestVolumesKilled", "TestImportKilled", "TestLargeFiles",
-		"TestLogsHoldNoSecrets", "TestMCPKilled", "TestMove", "TestMoveKilled", "TestClientsNode",
+		"TestLogsHoldNoSecrets", "TestMCPKilled", "TestMessages", "TestMove", "TestMoveKilled", "TestClientsNode",
 		"TestCompose", "TestComposeCluster", "TestOutage", "TestOnPostgres", "TestPostgresRestarts",
 		"TestPreviewHost", "TestProgram", "TestProgramKilled", "TestClientsPython", "TestRegistries",
 		"TestRetryAfterCrash", "TestSession", "TestShellDefault", "TestSkill", "TestSkillPrompt", "TestSkillStartKilled",
