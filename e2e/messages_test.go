@@ -10,8 +10,8 @@ import (
 	"github.com/openai/openai-go/v3/responses"
 )
 
-// TestMessages runs code with Anthropic's client, streamed or not, and goes on in the same container with a message and
-// with a response.
+// TestMessages runs code with Anthropic's client, streamed or not, and continues in the same container with a
+// message and with a response.
 func TestMessages(t *testing.T) {
 	s := newServer(t)
 	c := anthropic.NewClient(option.WithBaseURL(s.url), option.WithAPIKey("none"))
