@@ -3,6 +3,7 @@ package mcp
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"mime"
@@ -12,6 +13,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/berth-run/berth"
@@ -54,16 +56,25 @@ func uriOf(id berth.ContainerID, name string) string {
 	return (&url.URL{Scheme: scheme, Host: string(id), Path: name}).String()
 }
 
+// noResource returns the protocol's error for a resource that does not exist.
+func noResource(uri string) error {
+	data, err := json.Marshal(map[string]string{"uri": uri})
+	if err != nil {
+		data = nil // a text always marshals
+	}
+	return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "Resource not found", Data: data}
+}
+
 // fileOf returns the container and the path of a URI.
 func fileOf(uri string) (berth.ContainerID, string, error) {
 	u, err := url.Parse(uri)
 	if err != nil || u.Scheme != scheme || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil ||
 		!strings.HasPrefix(u.Host, berth.PrefixContainer) {
-		return "", "", sdk.ResourceNotFoundError(uri)
+		return "", "", noResource(uri)
 	}
 	name, err := pathOf(u.Path)
 	if err != nil || name == "/" {
-		return "", "", sdk.ResourceNotFoundError(uri)
+		return "", "", noResource(uri)
 	}
 	return berth.ContainerID(u.Host), name, nil
 }
@@ -118,7 +129,7 @@ func (d *Door) readResource(ctx context.Context, req *sdk.ReadResourceRequest) (
 	at := place{path: name, container: id}
 	leave, err := at.connect(ctx, v)
 	if berth.ErrorCode(err) == berth.CodeNotFound {
-		return nil, sdk.ResourceNotFoundError(uri)
+		return nil, noResource(uri)
 	}
 	if err != nil {
 		return nil, d.resourceError(v, err)
@@ -129,7 +140,7 @@ func (d *Door) readResource(ctx context.Context, req *sdk.ReadResourceRequest) (
 		if err := at.explain(err); berth.ErrorCode(err) != berth.CodeNotFound {
 			return nil, d.resourceError(v, err)
 		}
-		return nil, sdk.ResourceNotFoundError(uri)
+		return nil, noResource(uri)
 	}
 	defer body.Close()
 	in := bufio.NewReader(body)

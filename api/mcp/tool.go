@@ -98,7 +98,7 @@ func (d *Door) toolError(v *visit, name string, err error) error {
 		return errors.New(e.Message)
 	}
 	if errors.Is(err, context.Canceled) {
-		return errors.New("The call was cancelled.") //nolint:staticcheck // a sentence for the model
+		return errors.New("the call was cancelled")
 	}
 	d.Log.Error("tool failed", "tool", name, "request_id", v.caller.RequestID, "err", err)
 	_, shown := exchange.Describe(err, v.caller.RequestID)

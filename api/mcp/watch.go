@@ -78,7 +78,7 @@ func (d *Door) subscribe(ctx context.Context, req *sdk.SubscribeRequest) error {
 	}
 	c, err := d.Containers.Get(detached{ctx}, v.caller.Project, id)
 	if err != nil || c.Status != berth.ContainerRunning {
-		return sdk.ResourceNotFoundError(uri)
+		return noResource(uri)
 	}
 	return d.watches.add(watched{v.caller.Project, id}, by, uri)
 }
