@@ -136,7 +136,7 @@ func TestCodeInterpreter(t *testing.T) {
 	if !all[1].Berth.Restarted || all[1].logs() != "False" || all[1].Container != all[0].Container {
 		t.Errorf("the call after that: %+v", all[1])
 	}
-	if all[2].Berth.Outcome != "failed" || !strings.Contains(all[2].logs(), "there are: python3") {
+	if all[2].Berth.Outcome != "failed" || !strings.Contains(all[2].logs(), "there are: bash, javascript, python3") {
 		t.Errorf("a kernel that is not installed: %+v", all[2])
 	}
 	if all[3].Berth.Outcome != "" || !all[4].Berth.Restarted || strings.TrimSpace(all[4].logs()) != "back" {

@@ -25,26 +25,13 @@ func Full() Recipe {
 		"python3-sympy", "python3-reportlab",
 		"python3-html5lib", "python3-markdown",
 	})
-	r.Files = append(r.Files, File{Path: "/usr/local/share/jupyter/kernels/javascript/kernel.json",
-		Content: javascriptKernel})
 	r.Run = append([]string{
-		"python3 -m pip install --no-cache-dir python-pptx==1.0.2 pdfplumber==0.11.10 pytesseract==0.3.13 bash_kernel==0.10.0 deno==2.9.8",
-		"python3 -m bash_kernel.install --prefix /usr/local",
+		"python3 -m pip install --no-cache-dir python-pptx==1.0.2 pdfplumber==0.11.10 pytesseract==0.3.13",
 		// Policies for servers that convert files of strangers; here the sandbox is the boundary.
 		`sed -i '/pattern="\(PDF\|PS\|EPS\|XPS\)"/d' /etc/ImageMagick-6/policy.xml`,
 	}, r.Run...)
 	return r
 }
-
-// javascriptKernel makes Deno, whose package on PyPI has the whole program, a kernel of
-// Jupyter for JavaScript and TypeScript.
-const javascriptKernel = `{
- "argv": ["deno", "jupyter", "--kernel", "--conn", "{connection_file}"],
- "display_name": "JavaScript (Deno)",
- "language": "typescript",
- "env": {"NO_COLOR": "1", "DENO_NO_UPDATE_CHECK": "1"}
-}
-`
 
 // Standard returns the recipes that need no file, by name.
 func Standard() map[string]Recipe {

@@ -39,7 +39,7 @@ type File struct {
 
 // Base returns the recipe of the template "base": the tools that hosted containers are known
 // to have, as far as Debian packages them and they work without a network. It omits npm,
-// which is 349 packages.
+// which is 349 packages. The kernels of bash and JavaScript are not in Debian; they come from PyPI.
 func Base() Recipe {
 	return Recipe{
 		Name: "base",
@@ -54,7 +54,10 @@ func Base() Recipe {
 			"python3-bs4",
 			"python3-yaml", "python3-tabulate",
 		},
+		Files: []File{{Path: "/usr/local/share/jupyter/kernels/javascript/kernel.json", Content: javascriptKernel}},
 		Run: []string{
+			"python3 -m pip install --no-cache-dir bash_kernel==0.10.0 deno==2.9.8",
+			"python3 -m bash_kernel.install --prefix /usr/local",
 			// scipy depends on its whole build environment. The compilers are useful to pip; these files are not.
 			`rm -rf /usr/include/boost /usr/share/unicode/*Test*.txt /usr/lib/*/openblas-pthread/*.a /usr/lib/python3*/config-*/*.a`,
 			// The first import of matplotlib builds its font list, which is slow.
@@ -62,6 +65,16 @@ func Base() Recipe {
 		},
 	}
 }
+
+// javascriptKernel makes Deno, whose package on PyPI has the whole program, a kernel of
+// Jupyter for JavaScript and TypeScript.
+const javascriptKernel = `{
+ "argv": ["deno", "jupyter", "--kernel", "--conn", "{connection_file}"],
+ "display_name": "JavaScript (Deno)",
+ "language": "typescript",
+ "env": {"NO_COLOR": "1", "DENO_NO_UPDATE_CHECK": "1"}
+}
+`
 
 // Digest returns a digest, "sha256:…", of the recipe and of the steps common to every build.
 // It does not cover the name, nor what depends on the machine and the day: the same recipe

@@ -45,8 +45,8 @@ pd.DataFrame({"a": [1, 2], "b": ["x", None]})`);
   assert.equal((await plot('plt.scatter([1, 2], [3, 4])')).type, 'scatter');
   const bar = await plot('plt.bar(["x", "y"], [1, 2], label="g")');
   assert.deepEqual([bar.type, bar.elements], ['bar', [{ label: 'x', group: 'g', value: 1 }, { label: 'y', group: 'g', value: 2 }]]);
-  const pie = await plot('plt.pie([1, 3], labels=["p", "q"])');
-  assert.deepEqual([pie.type, pie.elements.map((e) => [e.label, Math.round(e.angle)])], ['pie', [['p', 90], ['q', 270]]]);
+  const pie = await plot('plt.pie([1, 9], labels=["p", "q"])');
+  assert.deepEqual([pie.type, pie.elements.map((e) => [e.label, e.angle])], ['pie', [['p', 36], ['q', 324]]]);
   const box = await plot('plt.boxplot([[1, 2, 3, 4, 20]])');
   assert.deepEqual([box.type, box.elements[0].median, box.elements[0].outliers], ['box_and_whisker', 3, [20]]);
   const both = await plot('f, (a, b) = plt.subplots(1, 2); a.plot([1, 2]); b.bar([1], [2])');
@@ -62,14 +62,45 @@ test('contexts have their own variables and directories', async () => {
   await sandbox.runCode('import os; x = os.getcwd()', { context });
   assert.equal((await sandbox.runCode('x', { context })).text, '/tmp');
   assert.equal((await sandbox.runCode('x')).text, '1');
-  assert.equal((await sandbox.listCodeContexts()).length, 2);
+  assert.deepEqual((await sandbox.listCodeContexts()).map((c) => c.language), ['python', 'javascript', 'python']);
   await sandbox.restartCodeContext(context);
   assert.equal((await sandbox.runCode('x', { context })).error.name, 'NameError');
   await sandbox.removeCodeContext(context);
   await assert.rejects(sandbox.runCode('x', { requestTimeoutMs: 5_000, context }), /not found/);
-  assert.equal((await sandbox.listCodeContexts()).length, 1);
+  assert.deepEqual((await sandbox.listCodeContexts()).map((c) => c.language), ['python', 'javascript']);
+  const rooted = await sandbox.createCodeContext({ cwd: '/root' });
+  assert.equal((await sandbox.runCode('import os; os.getcwd()', { context: rooted })).text, '/root');
   await assert.rejects(sandbox.createCodeContext({ cwd: '/none' }));
   await assert.rejects(sandbox.runCode('1', { requestTimeoutMs: 5_000, language: 'cobol' }), /400/);
+  await sandbox.kill();
+});
+
+test('each language has a kernel and its own directory', async () => {
+  const sandbox = await Sandbox.create({ timeoutMs: 300_000 });
+  assert.deepEqual((await sandbox.listCodeContexts()).map((c) => [c.language, c.cwd]), [['python', '/home/user'], ['javascript', '/home/user']]);
+  for (const [language, code, want] of [
+    ['js', 'console.log(`${process.cwd()} ${1 + 1}`)', '/home/user 2'],
+    ['ts', 'const n: number = 2; console.log(`${process.cwd()} ${n}`)', '/home/user 2'],
+    ['bash', 'echo "$PWD $((1 + 1))"', '/home/user 2'],
+  ]) {
+    const run = await sandbox.runCode(code, { language });
+    assert.equal(run.logs.stdout.join('').trim(), want, `${language}: ${JSON.stringify(run)}`);
+    const context = await sandbox.createCodeContext({ language, cwd: '/tmp' });
+    assert.match((await sandbox.runCode(code, { context })).logs.stdout.join(''), /^\/tmp 2/, language);
+  }
+  await sandbox.kill();
+});
+
+test('images of Pillow are results when they are shown or saved', async () => {
+  const sandbox = await Sandbox.create({ timeoutMs: 300_000 });
+  const image = 'from PIL import Image\nimage = Image.new("RGB", (2, 2))\n';
+  for (const last of ['image.show(); print("shown")', 'image.save("/tmp/a.png"); print("saved")', 'image']) {
+    const run = await sandbox.runCode(image + last);
+    assert.equal(run.results.length, 1, `${last}: ${JSON.stringify(run)}`);
+    assert.ok(run.results[0].png, last);
+  }
+  const run = await sandbox.runCode('import io\nimage.save(io.BytesIO(), "PNG")');
+  assert.equal(run.results.length, 0);
   await sandbox.kill();
 });
 
