@@ -117,7 +117,7 @@ func (h *house) noContainers(key string) {
 	}
 }
 
-// A step of a user who does not exist fails for that reason, in words without a code of a protocol.
+// A step of a user who does not exist fails for that reason, in the words of E2B.
 func TestE2BBuildUnknownUser(t *testing.T) {
 	t.Parallel()
 	if os.Getuid() != 0 {
@@ -128,7 +128,7 @@ func TestE2BBuildUnknownUser(t *testing.T) {
 	h.key("sk-mine", "proj_mine")
 	b := h.startBuild("sk-mine", "app", `{"fromTemplate":"base","steps":[{"type":"RUN","args":["true","no-such-user"]}]}`)
 	got := b.ends()
-	if want := "failed to run command 'true': user: unknown user no-such-user"; got.Status != "error" ||
+	if want := "failed to run command 'true': command failed: unauthenticated: invalid username: 'no-such-user'"; got.Status != "error" ||
 		got.Reason.Message != want {
 		t.Errorf("got %+v, want %q", got, want)
 	}

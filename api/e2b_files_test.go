@@ -8,6 +8,8 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -97,8 +99,8 @@ func TestSandboxFileMetadata(t *testing.T) {
 	}
 }
 
-// A watcher learns of an upload as of a file that is written in its place: a write, after a creation if the
-// file is new. Names that only the server uses are not seen.
+// A watcher learns of an upload as of a file that is written in its place: a write, after a creation and a change of
+// its owner if the file is new. Names that only the server uses are not seen.
 func TestSandboxWatchUploads(t *testing.T) {
 	t.Parallel()
 	var stop context.CancelFunc
@@ -140,11 +142,11 @@ func TestSandboxWatchUploads(t *testing.T) {
 		}
 	}
 	upload("a.txt")
-	if got := events("mark1"); got != "CREATE a.txt, WRITE a.txt" {
+	if got := events("mark1"); got != "CREATE a.txt, CHMOD a.txt, WRITE a.txt" {
 		t.Errorf("a new file: %s", got)
 	}
 	upload("a.txt")
-	if got := strings.TrimPrefix(events("mark2"), "WRITE mark1, "); got != "WRITE a.txt" {
+	if got := strings.TrimPrefix(events("mark2"), "CHMOD mark1, WRITE mark1, "); got != "WRITE a.txt" {
 		t.Errorf("a file that is replaced: %s", got)
 	}
 	s.rpc(h, "Move", `{"source":"`+dir+`/a.txt","destination":"`+dir+`/b.txt"}`)
@@ -196,5 +198,26 @@ func TestSandboxFileFailures(t *testing.T) {
 	if status, text := h.sandboxCall("POST", "/init", "{}", map[string]string{"E2b-Sandbox-Id": s.ID}); status !=
 		http.StatusUnauthorized {
 		t.Errorf("/init without a token: got %d %s", status, text)
+	}
+}
+
+// The target of a link is the path of the file to which it leads, as with E2B; of a link that leads nowhere, its own.
+func TestSandboxLinkTarget(t *testing.T) {
+	t.Parallel()
+	var stop context.CancelFunc
+	h := newHouse(t, withSandboxes(t, &stop))
+	h.key("sk-mine", "proj_mine")
+	s := h.newSandbox("sk-mine", `{"templateID":"base"}`)
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	check(t, err)
+	check(t, os.WriteFile(filepath.Join(dir, "a.txt"), nil, 0o644))
+	for name, target := range map[string]string{"link": "a.txt", "again": "link", "lost": "none"} {
+		check(t, os.Symlink(target, filepath.Join(dir, name)))
+	}
+	for name, want := range map[string]string{"link": "a.txt", "again": "a.txt", "lost": "lost"} {
+		got, _ := s.rpc(h, "Stat", `{"path":"`+dir+`/`+name+`"}`)["entry"].(map[string]any)
+		if got["symlinkTarget"] != filepath.Join(dir, want) {
+			t.Errorf("%s: got %v", name, got)
+		}
 	}
 }

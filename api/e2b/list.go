@@ -69,7 +69,7 @@ func (h *sandboxes) list(x *exchange.Exchange, r *http.Request, c berth.Caller) 
 		if rec.Paused {
 			state = "paused"
 		}
-		if len(states) > 0 && !slices.Contains(states, state) || rec.StartedAt <= after ||
+		if len(states) > 0 && !slices.Contains(states, state) || rec.StartedAt < after ||
 			template != "" && rec.Template != template && rec.Alias != template {
 			return false
 		}

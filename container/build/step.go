@@ -2,13 +2,10 @@ package build
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"path"
 	"regexp"
 	"strings"
-
-	"connectrpc.com/connect"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/guest"
@@ -279,14 +276,6 @@ func (w *worker) command(ctx context.Context, command, user, dir string, logged 
 	return w.wait(ctx, w.process(command, user, dir), "command '"+rule.Clip(command)+"'", logged)
 }
 
-// reason returns the words of an error of the guest, without the code of its protocol.
-func reason(err error) string {
-	if ce, ok := errors.AsType[*connect.Error](err); ok {
-		return ce.Message()
-	}
-	return err.Error()
-}
-
 // maxOutput bounds the output of a command that is not logged.
 const maxOutput = 64 << 10
 
@@ -297,7 +286,7 @@ func (w *worker) wait(ctx context.Context, req guest.ProcessRequest, what string
 		if ctx.Err() != nil {
 			return "", ctx.Err()
 		}
-		return "", &stepError{what, reason(err)}
+		return "", &stepError{what, "command failed: " + err.Error()} // in the words of E2B
 	}
 	var out strings.Builder
 	var lines, errLines lineWriter

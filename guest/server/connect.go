@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"encoding/base64"
+	"fmt"
 	"net/http"
 	"strings"
 
@@ -27,7 +28,7 @@ func (s *Server) requestUser(h http.Header) (identity, error) {
 	}
 	id, err := lookup(name)
 	if err != nil {
-		return identity{}, connect.NewError(connect.CodeUnauthenticated, err)
+		return identity{}, connect.NewError(connect.CodeUnauthenticated, fmt.Errorf("invalid username: '%s'", name))
 	}
 	return id, nil
 }

@@ -252,10 +252,12 @@ func describe(path string, names owners) (*pb.EntryInfo, error) {
 	}
 	if link.Mode()&fs.ModeSymlink != 0 {
 		e.Type = pb.FileType_FILE_TYPE_UNSPECIFIED
-		if target, err := os.Readlink(path); err == nil {
-			target = strings.ToValidUTF8(target, "\ufffd")
-			e.SymlinkTarget = &target
+		target, err := filepath.EvalSymlinks(path)
+		if err != nil {
+			target = path // it leads nowhere
 		}
+		target = strings.ToValidUTF8(target, "\ufffd")
+		e.SymlinkTarget = &target
 		if st, err := os.Stat(path); err == nil {
 			e.Type, e.Mode, e.Size = fileType(st), mode(st), st.Size()
 		}

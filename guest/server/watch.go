@@ -155,6 +155,8 @@ func (t *treeWatch) translate(ev fsnotify.Event) []*pb.FilesystemEvent {
 			ev.Op |= fsnotify.Write
 			if existed {
 				ev.Op &^= fsnotify.Create
+			} else {
+				ev.Op |= fsnotify.Chmod // it gets its owner
 			}
 		}
 	}
@@ -163,9 +165,9 @@ func (t *treeWatch) translate(ev fsnotify.Event) []*pb.FilesystemEvent {
 		op   fsnotify.Op
 		kind pb.EventType
 	}{
-		{fsnotify.Create, pb.EventType_EVENT_TYPE_CREATE}, {fsnotify.Write, pb.EventType_EVENT_TYPE_WRITE},
-		{fsnotify.Remove, pb.EventType_EVENT_TYPE_REMOVE}, {fsnotify.Rename, pb.EventType_EVENT_TYPE_RENAME},
-		{fsnotify.Chmod, pb.EventType_EVENT_TYPE_CHMOD},
+		{fsnotify.Create, pb.EventType_EVENT_TYPE_CREATE}, {fsnotify.Chmod, pb.EventType_EVENT_TYPE_CHMOD},
+		{fsnotify.Write, pb.EventType_EVENT_TYPE_WRITE}, {fsnotify.Remove, pb.EventType_EVENT_TYPE_REMOVE},
+		{fsnotify.Rename, pb.EventType_EVENT_TYPE_RENAME},
 	} {
 		if !ev.Has(k.op) {
 			continue
