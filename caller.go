@@ -4,7 +4,10 @@ package berth
 // never a context value.
 type Caller struct {
 	Project ProjectID
-	Key     KeyID // empty when the server runs without keys
+	Key     KeyID // empty when the server runs without keys; user_… of a person who has signed in
+
+	// Session is the session of a person: requests that run end with it.
+	Session string
 
 	// Response, if not empty, is the id that a newly created response gets. Creating
 	// it a second time returns the first one. A handler that creates several responses
@@ -44,6 +47,7 @@ type Key struct {
 	CreatedAt int64  // Unix seconds
 	ExpiresAt int64  // Unix seconds; 0 means never
 	Tail      string // the last four characters of the secret
+	Session   string // of the person whose token this is; not stored
 
 	// Limits are the key's own limits, which apply besides those of its project.
 	Limits KeyLimits

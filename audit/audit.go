@@ -61,14 +61,20 @@ const (
 	VolumeMounted   Action = "volume.mounted"   // Object, Name
 	VolumeDeleted   Action = "volume.deleted"   // Object, Name, Reason: expired or deleted
 	// Reason: archived; Count: the number of erased objects. Some have their own entries
-	ProjectErased   Action = "project.erased"
-	ProjectCreated  Action = "project.created" // Name
-	ProjectUpdated  Action = "project.updated" // Name; Reason: name or limits
-	ProjectArchived Action = "project.archived"
-	KeyCreated      Action = "key.created" // Object: the new key
-	KeyUpdated      Action = "key.updated" // Object; Reason: limits
-	KeyRevoked      Action = "key.revoked" // Object
-	SealKeyRotated  Action = "seal_key.rotated"
+	ProjectErased     Action = "project.erased"
+	ProjectCreated    Action = "project.created" // Name
+	ProjectUpdated    Action = "project.updated" // Name; Reason: name or limits
+	ProjectArchived   Action = "project.archived"
+	KeyCreated        Action = "key.created"    // Object: the new key
+	KeyUpdated        Action = "key.updated"    // Object; Reason: limits
+	KeyRevoked        Action = "key.revoked"    // Object
+	PersonCreated     Action = "person.created" // Object: the person, Name: who it is; as in the next ones
+	PersonSignedIn    Action = "person.signed_in"
+	PersonRefused     Action = "person.refused"    // Reason
+	PersonSignedOut   Action = "person.signed_out" // Reason: operator, or empty
+	PersonDeactivated Action = "person.deactivated"
+	PersonActivated   Action = "person.activated"
+	SealKeyRotated    Action = "seal_key.rotated"
 
 	// SegmentStarted is the first entry of each segment. Living lists the containers of
 	// which anything was left, so that a writer needs to read only the last segment.

@@ -37,13 +37,14 @@ type Console struct {
 	origins  *http.CrossOriginProtection
 	asked    askedCache
 	mux      *http.ServeMux
+	signIn   SignIn // with which people sign in; nil if they do not
 
 	// Names returns the name of a project, for the user of one of its keys. It may be nil.
 	Names func(context.Context, berth.ProjectID) string
 }
 
 // New returns a console that shows what api answers. It logs its own failures to log.
-func New(api http.Handler, log *slog.Logger) *Console {
+func New(api http.Handler, log *slog.Logger, options ...Option) *Console {
 	c := &Console{api: api, log: log, secret: []byte(rand.Text()), origins: http.NewCrossOriginProtection(),
 		mux: http.NewServeMux()}
 	c.on("GET /console/{$}", handle((*homePage).show))
@@ -118,6 +119,9 @@ func New(api http.Handler, log *slog.Logger) *Console {
 		files.ServeHTTP(w, r)
 	})
 	c.mux.HandleFunc("GET /console/assets/vendor/{file}", serveVendor)
+	for _, option := range options {
+		option(c)
+	}
 	return c
 }
 

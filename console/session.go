@@ -34,6 +34,7 @@ type account struct {
 	Key     string
 	Admin   bool   // the key is an admin key
 	Project string // name of the key's project; "" if it is not known
+	Person  string // whose token the key is; "" for a key
 }
 
 // Name returns what the key is for.
@@ -49,6 +50,9 @@ func (a account) Name() string {
 
 // Label returns what users see of the key.
 func (a account) Label() string {
+	if a.Person != "" {
+		return a.Person + " · " + a.Name()
+	}
 	kind := "Key"
 	if a.Admin {
 		kind = "Admin key"

@@ -118,7 +118,7 @@ func (p *signInPage) signIn(v *visit) error {
 		return err
 	}
 	if v.key != "" {
-		after := before.using(account{v.key, admin, projectOf(v, admin)})
+		after := before.using(account{Key: v.key, Admin: admin, Project: projectOf(v, admin)})
 		if token != "" {
 			v.console.sessions.change(token, after)
 		} else {

@@ -36,6 +36,7 @@ type page struct {
 	Signed   accounts
 	Path     string // of the page
 	Data     any
+	Provider string // with which people sign in; "" if they do not
 
 	visit *visit // nil in tests of templates
 }
@@ -114,6 +115,9 @@ func (v *visit) show(status int, name, title string, data any) error {
 	var b bytes.Buffer
 	p := &page{visit: v, Title: title, Form: v.formToken(), SignedIn: v.token != "", Admin: v.admin(), Signed: v.signed,
 		Path: v.r.URL.Path, Data: data}
+	if v.console.signIn != nil {
+		p.Provider = v.console.signIn.Name()
+	}
 	if err := templates().ExecuteTemplate(&b, name, p); err != nil {
 		return fmt.Errorf("render page %s: %w", name, err)
 	}
@@ -161,6 +165,7 @@ func (v *visit) fail(err error) {
 // endSession signs the visitor out.
 func (v *visit) endSession() {
 	if v.token != "" {
+		v.endPerson()
 		v.console.sessions.end(v.token)
 		v.token, v.key, v.signed = "", "", accounts{}
 		http.SetCookie(v.w, cookie(v.r, ""))

@@ -12,6 +12,7 @@ import (
 	"github.com/berth-run/berth/cluster"
 	"github.com/berth-run/berth/diskspace"
 	"github.com/berth-run/berth/internal/seal"
+	"github.com/berth-run/berth/people/oidc"
 	"github.com/berth-run/berth/project"
 	"github.com/berth-run/berth/server/config"
 	"github.com/berth-run/berth/server/state"
@@ -35,6 +36,8 @@ type base struct {
 	db      store.Store    // disk, and responses that are not to be stored
 	audit   *audit.Log
 	quota   *project.Quota
+	callers store.Keys   // of db, and the tokens of people
+	door    *oidc.Door   // where people sign in; nil if they do not
 	tracer  trace.Tracer // nil if traces are not exported
 }
 
@@ -80,7 +83,7 @@ func (s *Server) openBase(ctx context.Context, o Options) (*base, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list keys: %w", err)
 	}
-	s.open, s.unused = len(apiKeys) == 0 && !o.Config.Server.AwaitKey, len(apiKeys) == 0
+	s.open, s.unused = len(apiKeys) == 0 && !o.Config.Server.AwaitKey && !o.Config.SignIn.Enabled(), len(apiKeys) == 0
 	if b.audit, err = state.OpenAudit(o.State, o.Log); err != nil {
 		return nil, err
 	}
@@ -99,6 +102,7 @@ func (s *Server) openBase(ctx context.Context, o Options) (*base, error) {
 	if err := s.shareLimits(ctx, b); err != nil {
 		return nil, err
 	}
+	s.openSignIn(b)
 	s.reloader.quota, s.spending = b.quota, b.spending
 	return b, nil
 }

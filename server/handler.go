@@ -61,7 +61,11 @@ func (s *Server) newHandler(ctx context.Context, b *base, data *blobs, c *contai
 	if b.Config.Console {
 		projects := project.New(project.Options{Objects: b.db, Keys: b.db, Audit: b.audit})
 		pages = func(api http.Handler) http.Handler {
-			c := console.New(api, b.Log)
+			var options []console.Option
+			if b.door != nil {
+				options = append(options, console.WithSignIn(b.door))
+			}
+			c := console.New(api, b.Log, options...)
 			c.Names = func(ctx context.Context, id berth.ProjectID) string {
 				if p, err := projects.Get(ctx, id); err == nil {
 					return p.Name
@@ -88,7 +92,7 @@ func (s *Server) newHandler(ctx context.Context, b *base, data *blobs, c *contai
 		Files: data.files, Volumes: volumes, Secrets: c.secrets, Memory: memory, Webhooks: r.webhooks,
 		Secret: b.keys.Current, MaxIdle: b.Config.Containers.MaxIdle,
 		CPU: b.Config.Containers.CPU, Disk: int64(b.Config.Containers.Disk), Domain: b.Config.Preview.Domain,
-		Keys: b.db, Log: b.Log, Now: time.Now})
+		Keys: b.callers, Log: b.Log, Now: time.Now})
 	remove := remover{c.service, r.engine, b.cluster}.Delete
 	sessions := session.New(session.Options{Containers: c.service, Log: b.Log, Snapshots: true})
 	s.later(func(context.Context) error { sessions.Close(); return nil })
@@ -97,8 +101,9 @@ func (s *Server) newHandler(ctx context.Context, b *base, data *blobs, c *contai
 		MCP: api.MCPOptions{Sessions: sessions, Commands: command.New(command.Options{Containers: c.service.Access()}),
 			Remove: remove},
 		Console: pages,
-		Exchange: exchange.Options{Placement: b.cluster, Keys: b.db, Closed: !s.open, Origins: b.Config.CORS.Origins,
-			Quota: b.quota, Space: b.space, Observer: metrics.API{Metrics: s.metrics}, Tracer: b.tracer, Log: b.Log,
+		Exchange: exchange.Options{Placement: b.cluster, Keys: b.callers, Closed: !s.open,
+			Origins: b.Config.CORS.Origins,
+			Quota:   b.quota, Space: b.space, Observer: metrics.API{Metrics: s.metrics}, Tracer: b.tracer, Log: b.Log,
 			Memory: exchange.Memory{Readers: r.memory.readers, Bodies: r.memory.bodies, Decoding: r.memory.decoding}},
 		Store:  api.Store{Responses: b.db, Objects: b.db, Usages: b.db},
 		Engine: r.engine, Journal: r.journal, Webhooks: r.webhooks, Containers: c.service, Templates: c.templates,

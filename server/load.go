@@ -83,6 +83,9 @@ func verify(c *config.Config, models bool) []error {
 	}
 	_, err := webSearchOptions(c.WebSearch, slog.New(slog.DiscardHandler))
 	wrong = append(wrong, config.Flatten(err)...)
+	if _, err := c.SignIn.Secret(); err != nil {
+		wrong = append(wrong, err)
+	}
 	if c.Server.TLS.CertFile != "" {
 		_, err := config.ReadCertificate(c.Server.TLS)
 		wrong = append(wrong, config.Flatten(err)...)

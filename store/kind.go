@@ -50,6 +50,8 @@ const (
 	KindBlobs             Kind = "blobs"              // where the contents of blobs are
 	KindTrace             Kind = "trace"              // of a client's agent
 	KindTraceSpan         Kind = "trace.span"
+	KindPerson            Kind = "person"       // who has signed in
+	KindPersonToken       Kind = "person.token" // of a session, by its hash
 )
 
 // OfContainer is a container as the parent of an object.
@@ -103,4 +105,6 @@ var Kinds = map[Kind][]Kind{
 	KindBlobs:             nil,
 	KindTrace:             nil,
 	KindTraceSpan:         {KindTrace},
+	KindPerson:            nil,
+	KindPersonToken:       nil,
 }

@@ -122,7 +122,7 @@ func (s *Server) callerOf(r *http.Request, token string) (berth.Caller, error) {
 			if key.ExpiresAt != 0 && key.ExpiresAt <= time.Now().Unix() {
 				return berth.Caller{}, errExpired
 			}
-			return berth.Caller{Project: key.Project, Key: key.ID}, nil
+			return berth.Caller{Project: key.Project, Key: key.ID, Session: key.Session}, nil
 		}
 		if err != nil && !errors.Is(err, berth.ErrNotFound) {
 			return berth.Caller{}, err

@@ -67,10 +67,10 @@ func (s *Server) endInvalid() {
 	ctx, cancel := context.WithTimeout(context.Background(), s.KeyCheck)
 	keys, err := s.Keys.ListKeys(ctx)
 	cancel()
-	valid := map[berth.KeyID]berth.ProjectID{}
+	valid := map[berth.Caller]bool{}
 	for _, k := range keys {
 		if k.ExpiresAt == 0 || k.ExpiresAt > time.Now().Unix() {
-			valid[k.ID] = k.Project
+			valid[berth.Caller{Project: k.Project, Key: k.ID, Session: k.Session}] = true
 		}
 	}
 	s.running.mu.Lock()
@@ -80,7 +80,7 @@ func (s *Server) endInvalid() {
 		return // requests go on while the store cannot tell
 	}
 	for o := range open {
-		if valid[o.caller.Key] != o.caller.Project {
+		if c := o.caller; !valid[berth.Caller{Project: c.Project, Key: c.Key, Session: c.Session}] {
 			o.end(errKeyEnded)
 		}
 	}

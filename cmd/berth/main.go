@@ -101,7 +101,7 @@ Environment:
 			newCp(), newPort(), newDesktop(), newLogs(), newTop(),
 			newPause(), newResume(), newFork(), newSnapshot(), newVolume(), newRm()}},
 		{"operate", "Operate a server:", []*cobra.Command{newServe(), newConfig(), newStop(), newDoctor(), newImage(),
-			newKey(), newProject(), newUsage(), newWebhook(),
+			newKey(), newUser(), newProject(), newUsage(), newWebhook(),
 			newAudit(), newBackup(), newRestore(), newStore(), newBlobs(), newDB(), newUpgrade(), newVersion(),
 			newMan()}},
 	} {

@@ -65,6 +65,7 @@ type Config struct {
 	CORS       CORS            `yaml:"cors"`
 	E2B        E2B             `yaml:"e2b"`
 	Console    bool            `yaml:"console"` // serve the web console at /console/. Default: true
+	SignIn     SignIn          `yaml:"sign_in"`
 	Fetch      Fetch           `yaml:"fetch"`
 	MCP        MCP             `yaml:"mcp"`
 	WebSearch  WebSearch       `yaml:"web_search"`

@@ -94,12 +94,14 @@ func Default() *Config {
 		MCP:       MCP{Timeout: 2 * time.Minute},
 		WebSearch: WebSearch{Timeout: 20 * time.Second},
 		Console:   true,
-		Store:     Store{Synchronous: "normal"},
-		Cluster:   Cluster{Lease: 15 * time.Second, Absence: 5 * time.Minute},
-		Vectors:   VectorStores{Memory: 512 << 20, MaxText: 32 << 20},
-		Batches:   Batches{Concurrency: 8},
-		E2B:       E2B{Builds: 3, BuildTime: 30 * time.Minute, ImageSize: 16 << 30},
-		Retry:     Retry{Attempts: 4, Patience: 2 * time.Minute, Continue: "again"},
+		SignIn: SignIn{Scopes: []string{"openid", "profile", "email"}, GroupsClaim: "groups",
+			Session: 12 * time.Hour},
+		Store:   Store{Synchronous: "normal"},
+		Cluster: Cluster{Lease: 15 * time.Second, Absence: 5 * time.Minute},
+		Vectors: VectorStores{Memory: 512 << 20, MaxText: 32 << 20},
+		Batches: Batches{Concurrency: 8},
+		E2B:     E2B{Builds: 3, BuildTime: 30 * time.Minute, ImageSize: 16 << 30},
+		Retry:   Retry{Attempts: 4, Patience: 2 * time.Minute, Continue: "again"},
 	}
 }
 

@@ -116,6 +116,8 @@ func listExample(at keyPath, t reflect.Type) string {
 		return "[{name: openai}]"
 	case t.Elem() == reflect.TypeFor[Pool]():
 		return "[{memory_limit: 4g, size: 2}]"
+	case t.Elem() == reflect.TypeFor[SignInProject]():
+		return "[{group: engineers, project: proj_default}]"
 	}
 	return "[a, b]"
 }

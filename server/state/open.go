@@ -11,6 +11,7 @@ import (
 
 	"github.com/berth-run/berth/audit"
 	"github.com/berth-run/berth/container/snapshot"
+	"github.com/berth-run/berth/people"
 	"github.com/berth-run/berth/project"
 	"github.com/berth-run/berth/store"
 	"github.com/berth-run/berth/store/postgres"
@@ -22,6 +23,7 @@ import (
 type Dir struct {
 	Store     store.Store
 	Projects  *project.Service
+	People    *people.Service
 	Snapshots *snapshot.Service
 	dir       string
 	close     func() error
@@ -46,6 +48,7 @@ func Open(ctx context.Context, dir string) (*Dir, error) {
 		return nil, errors.Join(err, db.Close())
 	}
 	return &Dir{Store: db, Projects: project.New(project.Options{Objects: db, Keys: db, Audit: auditor(dir)}),
+		People:    people.New(people.Options{Objects: db, Audit: auditor(dir)}),
 		Snapshots: snapshot.New(snapshot.Options{Objects: db, Contents: snapshots, Seal: keys.Keychain()}),
 		dir:       dir, close: db.Close}, nil
 }

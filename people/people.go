@@ -1,0 +1,275 @@
+// Package people has the records of the persons who sign in, and their sessions.
+//
+// A session has a token for each project that the person's groups map to. A token is used as an API key:
+// Service.Keys adds the tokens to the keys of a store, so that a person passes the same doors, limits and records
+// as a program. The id of the person takes the place of the key's id.
+package people
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/audit"
+	"github.com/berth-run/berth/store"
+)
+
+// house is the owner of the records. No key belongs to it, so no caller can read them.
+const house berth.ProjectID = ""
+
+// A Person is somebody who has signed in. The record is made at the first sign-in and renewed at each further one.
+type Person struct {
+	ID          string   `json:"id"` // user_…, from issuer and subject
+	Issuer      string   `json:"issuer"`
+	Subject     string   `json:"subject"`
+	Name        string   `json:"name"`
+	Email       string   `json:"email"`
+	Groups      []string `json:"groups"`
+	CreatedAt   int64    `json:"created_at"` // Unix seconds, as the others
+	SignedInAt  int64    `json:"signed_in_at"`
+	Deactivated bool     `json:"deactivated"`
+}
+
+// Label returns what others see of the person.
+func (p *Person) Label() string {
+	for _, text := range []string{p.Email, p.Name, p.Subject} {
+		if text != "" {
+			return text
+		}
+	}
+	return p.ID
+}
+
+// Claims are what a provider says of a person.
+type Claims struct {
+	Issuer, Subject, Name, Email string
+	Groups                       []string
+}
+
+// id returns the id of a person.
+func (c Claims) id() string {
+	sum := sha256.Sum256([]byte(c.Issuer + "\x00" + c.Subject))
+	return "user_" + hex.EncodeToString(sum[:12])
+}
+
+// A Role is what a person may do in a project.
+type Role string
+
+// The roles. A table of roles belongs here: a grant carries its role to the caller.
+const (
+	Member Role = "member" // of a project: all that a key of the project may do
+	Admin  Role = "admin"  // all that an admin key may do
+)
+
+// Everyone is the group of all who sign in.
+const Everyone = "*"
+
+// A Grant gives a role to a group.
+type Grant struct {
+	Group   string
+	Project berth.ProjectID // berth.AdminProject for Admin
+	Role    Role
+}
+
+// ErrDeactivated is the error of SignIn for a person who was deactivated.
+var ErrDeactivated = errors.New("the person is deactivated")
+
+// ErrNoAccess is the error of SignIn for a person whose groups map to nothing.
+var ErrNoAccess = errors.New("no group of the person has access")
+
+// Auditor records actions; *audit.Log is one.
+type Auditor interface {
+	Commit(ctx context.Context, entries ...audit.Entry) error
+}
+
+// Options are a Service's parts.
+type Options struct {
+	Objects store.Objects
+	Audit   Auditor // may be nil
+
+	Issuer string        // persons of others have no access
+	Grants []Grant       // what groups may do
+	Life   time.Duration // of a session
+	Now    func() time.Time
+}
+
+// A Service keeps the records of persons. It is safe for concurrent use.
+type Service struct{ opts Options }
+
+// New returns a service.
+func New(opts Options) *Service {
+	if opts.Now == nil {
+		opts.Now = time.Now
+	}
+	return &Service{opts}
+}
+
+// Projects returns the projects that a person has access to, as the configuration maps the groups now.
+func (s *Service) Projects(p *Person) (found []berth.ProjectID) {
+	if p.Deactivated || p.Issuer != s.opts.Issuer {
+		return nil
+	}
+	groups := map[string]bool{Everyone: true}
+	for _, group := range p.Groups {
+		groups[group] = true
+	}
+	seen := map[berth.ProjectID]bool{}
+	for _, g := range s.opts.Grants {
+		if groups[g.Group] && !seen[g.Project] {
+			seen[g.Project] = true
+			found = append(found, g.Project)
+		}
+	}
+	return found
+}
+
+func personKey(id string) store.ObjectKey { return store.ObjectKey{Kind: store.KindPerson, ID: id} }
+
+// save creates or renews the record of a person.
+func (s *Service) save(ctx context.Context, c Claims) (*Person, error) {
+	now := s.opts.Now().Unix()
+	p := &Person{ID: c.id(), Issuer: c.Issuer, Subject: c.Subject, Name: c.Name, Email: c.Email, Groups: c.Groups,
+		CreatedAt: now, SignedInAt: now}
+	body, err := json.Marshal(p)
+	if err != nil {
+		return nil, fmt.Errorf("encode person: %w", err)
+	}
+	o := &store.Object{ObjectKey: personKey(p.ID), CreatedAt: now, Body: body}
+	err = s.opts.Objects.CreateObjects(ctx, house, o)
+	if err == nil {
+		return p, s.commit(ctx, p, audit.PersonCreated, "")
+	}
+	if !errors.Is(err, store.ErrExists) {
+		return nil, fmt.Errorf("create person: %w", err)
+	}
+	return s.change(ctx, p.ID, func(known *Person) {
+		known.Name, known.Email, known.Groups = c.Name, c.Email, c.Groups
+		if !known.Deactivated {
+			known.SignedInAt = now
+		}
+	})
+}
+
+// change changes the record of a person.
+func (s *Service) change(ctx context.Context, id string, change func(*Person)) (*Person, error) {
+	p := &Person{}
+	_, err := s.opts.Objects.UpdateObject(ctx, house, personKey(id), func(o *store.Object) error {
+		*p = Person{}
+		if err := json.Unmarshal(o.Body, p); err != nil {
+			return fmt.Errorf("decode person: %w", err)
+		}
+		change(p)
+		body, err := json.Marshal(p)
+		o.Body = body
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("change person %s: %w", id, err)
+	}
+	return p, nil
+}
+
+// Get returns a person.
+func (s *Service) Get(ctx context.Context, id string) (*Person, error) {
+	o, err := s.opts.Objects.GetObject(ctx, house, personKey(id))
+	if err != nil {
+		return nil, fmt.Errorf("read person %s: %w", id, err)
+	}
+	p := &Person{}
+	if err := json.Unmarshal(o.Body, p); err != nil {
+		return nil, fmt.Errorf("decode person %s: %w", id, err)
+	}
+	return p, nil
+}
+
+// List returns all persons, the oldest first.
+func (s *Service) List(ctx context.Context) ([]*Person, error) {
+	return all[Person](ctx, s.opts.Objects, store.KindPerson)
+}
+
+// Find returns the person with an id, an address, or a part of the id.
+func (s *Service) Find(ctx context.Context, text string) (*Person, error) {
+	people, err := s.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var found []*Person
+	for _, p := range people {
+		if p.ID == text {
+			return p, nil
+		}
+		if p.Email != "" && strings.EqualFold(p.Email, text) || len(text) >= 4 && strings.HasPrefix(p.ID,
+			"user_"+strings.TrimPrefix(text, "user_")) {
+			found = append(found, p)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return nil, fmt.Errorf("person %q: %w", text, store.ErrNotFound)
+	case 1:
+		return found[0], nil
+	}
+	return nil, fmt.Errorf("%d persons match %q; use the id of one", len(found), text)
+}
+
+// Deactivate ends a person's access and sessions until Activate.
+func (s *Service) Deactivate(ctx context.Context, id string) error {
+	p, err := s.change(ctx, id, func(p *Person) { p.Deactivated = true })
+	if err != nil {
+		return err
+	}
+	if err := s.commit(ctx, p, audit.PersonDeactivated, ""); err != nil {
+		return err
+	}
+	_, err = s.endSessions(ctx, id)
+	return err
+}
+
+// Activate gives a person who was deactivated access again.
+func (s *Service) Activate(ctx context.Context, id string) error {
+	p, err := s.change(ctx, id, func(p *Person) { p.Deactivated = false })
+	if err != nil {
+		return err
+	}
+	return s.commit(ctx, p, audit.PersonActivated, "")
+}
+
+// commit records an action of a person.
+func (s *Service) commit(ctx context.Context, p *Person, action audit.Action, reason string) error {
+	if s.opts.Audit == nil {
+		return nil
+	}
+	err := s.opts.Audit.Commit(ctx, audit.Entry{Action: action, Object: p.ID, Name: p.Label(), Reason: reason})
+	if err != nil {
+		return fmt.Errorf("record %s: %w", action, err)
+	}
+	return nil
+}
+
+// all returns the records of a kind, the oldest first.
+func all[T any](ctx context.Context, objects store.Objects, kind store.Kind) ([]*T, error) {
+	var found []*T
+	for page := (store.Page{Limit: 1000, Ascending: true}); ; {
+		list, more, err := objects.ListObjects(ctx, house, kind, "", page)
+		if err != nil {
+			return nil, fmt.Errorf("list %s: %w", kind, err)
+		}
+		for _, o := range list {
+			one := new(T)
+			if err := json.Unmarshal(o.Body, one); err != nil {
+				return nil, fmt.Errorf("decode %s: %w", kind, err)
+			}
+			found = append(found, one)
+			page.After = o.ID
+		}
+		if !more {
+			return found, nil
+		}
+	}
+}

@@ -1,0 +1,122 @@
+package people
+
+import (
+	"crypto/sha256"
+	"errors"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/store"
+	"github.com/berth-run/berth/store/sqlite"
+)
+
+func newService(t *testing.T) (*Service, store.Keys, *time.Time) {
+	t.Helper()
+	db, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "berth.db"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	now := time.Unix(1_800_000_000, 0)
+	s := New(Options{Objects: db, Issuer: "https://a", Life: time.Hour, Now: func() time.Time { return now },
+		Grants: []Grant{{"red", "proj_red", Member}, {"red", "proj_red", Member}, {"ops", berth.AdminProject, Admin}}})
+	return s, s.Keys(db), &now
+}
+
+// A token is a key of its person and project; work without a session is the person's as long as there is access.
+func TestTokensAreKeys(t *testing.T) {
+	s, keys, now := newService(t)
+	ctx := t.Context()
+	session, err := s.SignIn(ctx, Claims{Issuer: "https://a", Subject: "1", Groups: []string{"red", "ops"}})
+	if err != nil || len(session.Tokens) != 2 {
+		t.Fatalf("got %+v, %v", session, err)
+	}
+	key, err := keys.KeyByHash(ctx, sha256.Sum256([]byte(session.Tokens[1].Secret)))
+	if err != nil || key.Project != berth.AdminProject || key.ID != berth.KeyID(session.Person.ID) ||
+		key.Session == "" || key.ExpiresAt != now.Add(time.Hour).Unix() {
+		t.Errorf("got %+v, %v", key, err)
+	}
+	count := func() (sessions, persons int) {
+		list, err := keys.ListKeys(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, k := range list {
+			if k.Session != "" {
+				sessions++
+			} else {
+				persons++
+			}
+		}
+		return sessions, persons
+	}
+	if sessions, persons := count(); sessions != 2 || persons != 2 {
+		t.Errorf("got %d tokens and %d projects of persons", sessions, persons)
+	}
+	if err := s.SignOut(ctx, session.Tokens[0].Secret); err != nil {
+		t.Fatal(err)
+	}
+	if sessions, persons := count(); sessions != 0 || persons != 2 {
+		t.Errorf("after the sign-out: got %d tokens and %d projects of persons", sessions, persons)
+	}
+	if err := s.Deactivate(ctx, session.Person.ID); err != nil {
+		t.Fatal(err)
+	}
+	if sessions, persons := count(); sessions != 0 || persons != 0 {
+		t.Errorf("after the deactivation: got %d tokens and %d projects of persons", sessions, persons)
+	}
+	if _, err := s.SignIn(ctx, Claims{Issuer: "https://a", Subject: "1", Groups: []string{"red"}}); !errors.Is(err,
+		ErrDeactivated) {
+		t.Errorf("got %v", err)
+	}
+	// The same subject of another issuer is somebody else, who has no access.
+	if _, err := s.SignIn(ctx, Claims{Issuer: "https://b", Subject: "1", Groups: []string{"red"}}); !errors.Is(err,
+		ErrNoAccess) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// A person has a bounded number of sessions, and expired tokens are deleted.
+func TestSessionsAreBounded(t *testing.T) {
+	s, _, now := newService(t)
+	ctx := t.Context()
+	records := func() int {
+		found, err := all[record](ctx, s.opts.Objects, store.KindPersonToken)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(found)
+	}
+	var first, last *Session
+	for range maxSessions + 1 {
+		session, err := s.SignIn(ctx, Claims{Issuer: "https://a", Subject: "1", Groups: []string{"red"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if first == nil {
+			first = session
+		}
+		last = session
+	}
+	if records() != maxSessions {
+		t.Errorf("got %d tokens", records())
+	}
+	for session, want := range map[*Session]bool{first: false, last: true} {
+		if _, err := s.token(ctx, hashOf(session.Tokens[0].Secret)); (err == nil) != want {
+			t.Errorf("got %v, want %v", err, want)
+		}
+	}
+	*now = now.Add(time.Hour)
+	if _, err := s.SignIn(ctx, Claims{Issuer: "https://a", Subject: "2", Groups: []string{"red"}}); err != nil {
+		t.Fatal(err)
+	}
+	if records() != 1 {
+		t.Errorf("%d tokens remain, want the new one", records())
+	}
+	p, err := s.Find(ctx, last.Person.ID[:12])
+	if err != nil || p.Subject != "1" {
+		t.Errorf("got %+v, %v", p, err)
+	}
+}
