@@ -27,8 +27,9 @@ var (
 	ErrConflict = errors.New("conflict")
 	// ErrClosed means that the store is closed.
 	ErrClosed = errors.New("the store is closed")
-	// ErrStorage and ErrUnavailable are conditions of the disk and the database.
-	ErrStorage     = berth.ErrStorage
+	// ErrStorage means that the disk has failed or is full.
+	ErrStorage = berth.ErrStorage
+	// ErrUnavailable means that the database cannot be reached now.
 	ErrUnavailable = berth.ErrUnavailable
 )
 
