@@ -30,6 +30,10 @@ type ShellCall struct {
 	// nil: they are none
 	Desktop *Desktop
 	Keep    int64 // bytes of output above which the guest stores a command's output in files; 0: never
+
+	// Accepted is called when the guest knows the call, which it then runs to its end: it can be cancelled, and found by
+	// its id after a crash of the server. It may be called again after a lost connection. May be nil.
+	Accepted func()
 }
 
 // A Desktop is the size of a sandbox's desktop in pixels. Zero means that of one that runs, or the
@@ -192,7 +196,11 @@ func (s *shellStream) follow(ctx context.Context, yield func(ShellEvent, error) 
 		return true, false, err
 	}
 	defer stream.Close()
-	for stream.Receive() {
+	for accepted := false; stream.Receive(); {
+		if !accepted && s.call.Accepted != nil {
+			s.call.Accepted()
+		}
+		accepted = true
 		ev, ok, err := s.event(stream.Msg())
 		if err != nil {
 			return true, progress, err

@@ -79,11 +79,12 @@ func (s *Service) Start(ctx context.Context, caller berth.Caller, id berth.Conta
 			"%d commands run in this container already. Wait for one, or stop one.", s.Running)
 	}
 	call := guest.ShellCall{CallID: c.ID, Commands: []string{req.Text}, Timeout: req.Timeout, Kernel: req.Kernel,
-		Keep: int64(s.Output)}
+		Keep: int64(s.Output), Accepted: func() { c.accept.Do(func() { close(c.accepted) }) }}
 	go func() {
 		defer s.remove(place{caller.Project, id}, c)
 		c.follow(c.exec.Shell(context.WithoutCancel(ctx), call))
 	}()
+	c.awaitAccepted(ctx) // who gets its id can stop it, and find it after a crash
 	return c, nil
 }
 
@@ -111,6 +112,7 @@ func (s *Service) Find(ctx context.Context, caller berth.Caller, container berth
 		kernel = "python3" // the guest knows the kernel; here this says what the output is
 	}
 	c = newCommand(s.Output, id, container, kernel)
+	close(c.accepted)
 	c.exec = s.Containers.Shell(caller, container)
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})

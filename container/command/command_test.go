@@ -8,6 +8,7 @@ import (
 	"iter"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"connectrpc.com/connect"
 
@@ -20,7 +21,8 @@ type line struct {
 	events    chan guest.ShellEvent
 	calls     chan guest.ShellCall
 	cancelled chan string
-	err       error // at the end of the events
+	err       error         // at the end of the events
+	hold      chan struct{} // if not nil, commands are accepted when it is closed
 }
 
 func newLine() *line {
@@ -41,6 +43,10 @@ func (e execer) Prepare(guest.ShellCall) {}
 func (e execer) Shell(_ context.Context, call guest.ShellCall) iter.Seq2[guest.ShellEvent, error] {
 	return func(yield func(guest.ShellEvent, error) bool) {
 		e.calls <- call
+		if e.hold != nil {
+			<-e.hold
+		}
+		call.Accepted()
 		for ev := range e.events {
 			if !yield(ev, nil) {
 				return
@@ -99,6 +105,34 @@ func TestCommand(t *testing.T) {
 	if err := c.Stop(t.Context()); err != nil || <-l.cancelled != c.ID {
 		t.Errorf("stop: %v", err)
 	}
+}
+
+// A command that the container does not have yet is stopped when it has it.
+func TestStopBeforeStart(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := newLine()
+		l.hold = make(chan struct{})
+		s := New(Options{Containers: l})
+		gone, cancel := context.WithCancel(t.Context())
+		cancel() // the client
+		c, err := s.Start(gone, me, "cntr_1", Request{Text: "make"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		stopped := make(chan error, 1)
+		go func() { stopped <- c.Stop(t.Context()) }()
+		synctest.Wait()
+		if len(l.cancelled) > 0 {
+			t.Error("the command was cancelled before the container had it")
+		}
+		close(l.hold)
+		if err := <-stopped; err != nil || <-l.cancelled != c.ID {
+			t.Errorf("stop: %v", err)
+		}
+		close(l.events)
+		synctest.Wait()
+	})
 }
 
 // A flood is bounded, in memory and in what is shown.

@@ -51,10 +51,12 @@ type Command struct {
 	ID        string
 	Container berth.ContainerID
 
-	exec   guest.Execer
-	done   chan struct{} // closed at the end
-	kernel string
-	lines  jupyter.Decoder
+	exec     guest.Execer
+	accept   sync.Once
+	accepted chan struct{} // closed when the container has the command
+	done     chan struct{} // closed at the end
+	kernel   string
+	lines    jupyter.Decoder
 
 	mu      sync.Mutex
 	changed chan struct{} // closed at the next output
@@ -66,8 +68,8 @@ type Command struct {
 }
 
 func newCommand(limit int, id string, container berth.ContainerID, kernel string) *Command {
-	c := &Command{ID: id, Container: container, done: make(chan struct{}), changed: make(chan struct{}), limit: limit,
-		kernel: kernel, result: Result{Status: Running}}
+	c := &Command{ID: id, Container: container, accepted: make(chan struct{}), done: make(chan struct{}),
+		changed: make(chan struct{}), limit: limit, kernel: kernel, result: Result{Status: Running}}
 	for i := range c.output {
 		c.output[i].limit = limit
 	}
@@ -207,4 +209,16 @@ func (c *Command) now() (Result, error) {
 }
 
 // Stop ends the command, with everything that it started. It interrupts code.
-func (c *Command) Stop(ctx context.Context) error { return c.exec.Cancel(ctx, c.ID) }
+func (c *Command) Stop(ctx context.Context) error {
+	c.awaitAccepted(ctx) // before, a cancellation has no effect
+	return c.exec.Cancel(ctx, c.ID)
+}
+
+// awaitAccepted waits until the container has the command, the command has ended, or ctx ends.
+func (c *Command) awaitAccepted(ctx context.Context) {
+	select {
+	case <-c.accepted:
+	case <-c.done:
+	case <-ctx.Done():
+	}
+}

@@ -208,6 +208,11 @@ func (c *call) stream(ctx context.Context, seen []*v1.Seen, stream *connect.Serv
 	}
 	silence := time.NewTicker(keepAlive)
 	defer silence.Stop()
+	// The first message says that the guest has the call.
+	if err := stream.Send(
+		&v1.RunResponse{Event: &v1.RunResponse_Keepalive{Keepalive: &v1.KeepAlive{}}}); err != nil {
+		return err
+	}
 	for {
 		wake := c.changed()
 		sent, done := false, true
