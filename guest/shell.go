@@ -31,8 +31,8 @@ type ShellCall struct {
 	Desktop *Desktop
 	Keep    int64 // bytes of output above which the guest stores a command's output in files; 0: never
 
-	// Accepted is called when the guest knows the call, which it then runs to its end: it can be cancelled, and found by
-	// its id after a crash of the server. It may be called again after a lost connection. May be nil.
+	// Accepted is called when the guest knows the call, which it then runs to its end: the call can be cancelled, and
+	// found by its id after a crash of the server. It may be called again after a lost connection. May be nil.
 	Accepted func()
 }
 

@@ -76,6 +76,9 @@ var examples = map[string]string{
 	"berth webhook create":      "berth webhook create https://example.com/hook --event response.completed",
 	"berth webhook log":         "berth webhook log whe_5c0b6f7d",
 	"berth webhook rm":          "berth webhook rm whe_5c0b6f7d",
+	"berth user activate":       "berth user activate user_5c0b6f7d",
+	"berth user deactivate":     "berth user deactivate user_5c0b6f7d",
+	"berth user sign-out":       "berth user sign-out user_5c0b6f7d",
 }
 
 // withUsage adds to an error in flags or arguments how the command is used, with an example.
