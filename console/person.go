@@ -75,7 +75,7 @@ func startSignIn(v *visit) error {
 }
 
 // finishSignIn serves GET /console/sign-in/callback, where the provider redirects to. The browser sends the session's
-// cookie with requests of this site only, so the page goes on to the next by itself in place of a redirect.
+// cookie with requests of this site only, so this page opens the next one itself, in place of a redirect.
 func finishSignIn(v *visit) error {
 	s := v.console.signIn
 	empty := v.console.flowCookie("")

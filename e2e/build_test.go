@@ -155,8 +155,8 @@ func TestServeWithoutTemplate(t *testing.T) {
 	}
 }
 
-// A server without a template that has an archive of one loads it in place of a build: to be killed meanwhile leaves
-// nothing behind, and what cannot be read is said.
+// A server without a template that has an archive of one loads it in place of a build: a kill during that leaves
+// nothing behind, and an archive that cannot be read is an error that names the next command.
 func TestServeLoadsTemplate(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("gVisor sandboxes need root")

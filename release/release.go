@@ -2,7 +2,7 @@
 //
 // A release is files of one version beside SHA256SUMS, which has their checksums, and SHA256SUMS.sig, its signature by
 // an SSH key (ssh-keygen -Y sign -n berth-release). A server has the files of version 1.2.3 in download/v1.2.3/ and
-// those of the newest version in latest/download/, as code forges do.
+// the files of the newest version in latest/download/, as code forges do.
 package release
 
 import (
@@ -66,7 +66,7 @@ type Release struct {
 	sums    map[string][sha256.Size]byte
 }
 
-// ParseSigners parses lines as those of an allowed_signers file of ssh-keygen: names, options and a key.
+// ParseSigners parses an allowed_signers file of ssh-keygen: each line has names, options and a key.
 func ParseSigners(text []byte) ([]ssh.PublicKey, error) {
 	var keys []ssh.PublicKey
 	for i, line := range bytes.Split(text, []byte("\n")) {

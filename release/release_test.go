@@ -112,7 +112,7 @@ func TestFetch(t *testing.T) {
 	}
 }
 
-// Signatures are those of ssh-keygen.
+// A signature by ssh-keygen is accepted.
 func TestSignedBySSHKeygen(t *testing.T) {
 	if _, err := exec.LookPath("ssh-keygen"); err != nil {
 		t.Skip("ssh-keygen is not installed")
