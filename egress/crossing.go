@@ -295,7 +295,7 @@ func (c *countedConn) Read(p []byte) (int, error) {
 	c.crossing.sent.Add(int64(n))
 	c.crossing.gate.Traffic.moved(n, 0)
 	if e, ok := errors.AsType[net.Error](err); ok && e.Timeout() {
-		err = os.ErrDeadlineExceeded // yamux's timeout is not temporary, so TLS would not read again after it
+		err = os.ErrDeadlineExceeded // TLS reads again only after a timeout that is temporary
 	}
 	return n, err
 }

@@ -14,7 +14,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
-	"time"
+	"testing/synctest"
 )
 
 // echoOf returns a handler that echoes the key it was sent, in a form that a test chooses.
@@ -261,9 +261,18 @@ func TestFillingIsBounded(t *testing.T) {
 }
 
 // Only a few large bodies are held while they arrive; small ones pass.
-func TestLargeBodiesWait(t *testing.T) {
+func TestLargeBodiesWait(t *testing.T) { synctest.Test(t, testLargeBodiesWait) }
+
+func testLargeBodiesWait(t *testing.T) {
 	w, c, placeholder := secretWorld(t, func(_ http.ResponseWriter, r *http.Request) { io.Copy(io.Discard, r.Body) })
 	large := strings.Repeat("x", smallBody+1)
+	post := func(body io.Reader) error {
+		resp, err := c.Post("https://api.example.com/", "text/plain", body)
+		if err == nil {
+			resp.Body.Close()
+		}
+		return err
+	}
 	release, err := w.gate.holdLarge(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -272,24 +281,20 @@ func TestLargeBodiesWait(t *testing.T) {
 	var ends []func()
 	for range largeBodies {
 		body, more := io.Pipe()
-		go c.Post("https://api.example.com/", "text/plain", body)
+		go post(body)
 		io.WriteString(more, large)
 		ends = append(ends, func() { more.Close() })
 	}
-	for end := time.Now().Add(10 * time.Second); len(w.gate.large.places) < largeBodies; {
-		if time.Now().After(end) {
-			t.Fatalf("%d bodies are held", len(w.gate.large.places))
-		}
-		time.Sleep(time.Millisecond)
+	synctest.Wait()
+	if n := len(w.gate.large.places); n != largeBodies {
+		t.Fatalf("%d bodies are held", n)
 	}
 	done := make(chan error, 1)
-	go func() {
-		_, err := c.Post("https://api.example.com/", "text/plain", strings.NewReader(large))
-		done <- err
-	}()
-	if _, err := c.Post("https://api.example.com/", "text/plain", strings.NewReader(placeholder)); err != nil {
+	go func() { done <- post(strings.NewReader(large)) }()
+	if err := post(strings.NewReader(placeholder)); err != nil {
 		t.Error(err)
 	}
+	synctest.Wait()
 	select {
 	case <-done:
 		t.Error("one more body is held")

@@ -15,9 +15,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
-	"github.com/hashicorp/yamux"
+	"github.com/berth-run/berth/guest/mux"
 )
 
 // A world is a set of hosts by name, and a gate to them whose requests arrive as streams of one
@@ -25,11 +26,12 @@ import (
 type world struct {
 	t     testing.TB
 	gate  *Gate
-	guest *yamux.Session
+	guest *mux.Session
 	hosts map[string][]netip.Addr   // what names resolve to
 	ports map[netip.AddrPort]string // where addresses are really served
 
 	mu      sync.Mutex
+	changed sync.Cond // of flows
 	flows   []Flow
 	lookups []string
 	dialled []netip.AddrPort
@@ -37,8 +39,14 @@ type world struct {
 
 func newWorld(t testing.TB, p *Policy) *world {
 	w := &world{t: t, hosts: map[string][]netip.Addr{}, ports: map[netip.AddrPort]string{}}
+	w.changed.L = &w.mu
 	w.gate = &Gate{Policy: p, Traffic: &Traffic{},
-		Record: func(f Flow) { w.mu.Lock(); defer w.mu.Unlock(); w.flows = append(w.flows, f) },
+		Record: func(f Flow) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.flows = append(w.flows, f)
+			w.changed.Broadcast()
+		},
 		Lookup: func(_ context.Context, name string) ([]netip.Addr, error) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
@@ -56,21 +64,17 @@ func newWorld(t testing.TB, p *Policy) *world {
 			if to == "" {
 				return nil, errors.New("connection refused")
 			}
+			if strings.HasPrefix(to, inMemory) {
+				return dialInMemory(to)
+			}
 			return (&net.Dialer{}).DialContext(ctx, network, to)
 		}}
 	ours, theirs := net.Pipe()
-	quiet := yamux.DefaultConfig()
-	quiet.LogOutput = io.Discard
-	host, err := yamux.Server(ours, quiet)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if w.guest, err = yamux.Client(theirs, quiet); err != nil {
-		t.Fatal(err)
-	}
+	host := mux.Client(ours, nil, nil)
+	w.guest = mux.Guest(theirs)
 	t.Cleanup(func() { host.Close(); w.guest.Close() })
 	ctx, cancel := context.WithCancel(t.Context())
-	go func() { <-host.CloseChan(); cancel() }()
+	go func() { <-host.Done(); cancel() }()
 	go (&http.Server{Handler: w.gate, BaseContext: func(net.Listener) context.Context { return ctx }}).Serve(host)
 	return w
 }
@@ -88,7 +92,7 @@ func (w *world) connect(target string) (net.Conn, int) { return w.connectWith(ta
 // connectWith is like connect, with more header fields.
 func (w *world) connectWith(target, fields string) (net.Conn, int) {
 	w.t.Helper()
-	conn, err := w.guest.Open()
+	conn, err := w.guest.Open(w.t.Context())
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -99,14 +103,14 @@ func (w *world) connectWith(target, fields string) (net.Conn, int) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return &prefixed{Conn: conn, in: in}, resp.StatusCode
+	return &prefixed{conn, in}, resp.StatusCode
 }
 
 // resolve returns the status for a name's lookup.
 func (w *world) resolve(name string) (status int) {
 	w.t.Helper()
 	c := http.Client{Transport: &http.Transport{DisableKeepAlives: true,
-		DialContext: func(context.Context, string, string) (net.Conn, error) { return w.guest.Open() }}}
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return w.guest.Open(ctx) }}}
 	resp, err := c.Get("http://server/resolve?name=" + name)
 	if err != nil {
 		w.t.Fatal(err)
@@ -116,7 +120,7 @@ func (w *world) resolve(name string) (status int) {
 }
 
 type prefixed struct {
-	net.Conn
+	*mux.Stream
 	in *bufio.Reader
 }
 
@@ -124,22 +128,14 @@ func (p *prefixed) Read(b []byte) (int, error) { return p.in.Read(b) }
 
 // last waits for the flow of the last connection to end, and returns it.
 func (w *world) last() Flow {
-	w.t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
-	for time.Now().Before(deadline) {
-		w.mu.Lock()
-		n := len(w.flows)
-		if n > 0 && !w.flows[n-1].Opening {
-			f := w.flows[n-1]
-			w.flows = nil
-			w.mu.Unlock()
-			return f
-		}
-		w.mu.Unlock()
-		time.Sleep(time.Millisecond)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for n := len(w.flows); n == 0 || w.flows[n-1].Opening; n = len(w.flows) {
+		w.changed.Wait()
 	}
-	w.t.Fatal("no flow was recorded")
-	return Flow{}
+	f := w.flows[len(w.flows)-1]
+	w.flows = nil
+	return f
 }
 
 func (w *world) refused(why string) {
@@ -163,7 +159,7 @@ func (w *world) httpClient(roots *x509.CertPool) *http.Client {
 }
 
 func serve(t testing.TB, secure bool, h http.HandlerFunc) (addr string, roots *x509.CertPool) {
-	srv := httptest.NewUnstartedServer(h)
+	srv := &httptest.Server{Listener: listenInMemory(t), Config: &http.Server{Handler: h}}
 	if secure {
 		srv.StartTLS()
 	} else {
@@ -278,7 +274,9 @@ func TestRebinding(t *testing.T) {
 	}
 }
 
-func TestOtherNamesOnTheWire(t *testing.T) {
+func TestOtherNamesOnTheWire(t *testing.T) { synctest.Test(t, testOtherNamesOnTheWire) }
+
+func testOtherNamesOnTheWire(t *testing.T) {
 	w := newWorld(t, policy(t, false, "example.com", "example.com:8443", "example.com:8080"))
 	secure, _ := serve(t, true, func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "reached") })
 	plain, _ := serve(t, false, func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "reached") })
@@ -330,10 +328,13 @@ func TestOtherNamesOnTheWire(t *testing.T) {
 
 // listen serves one connection at a time.
 func listen(t testing.TB, f func(net.Conn)) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := listenInMemory(t)
+	acceptFrom(t, l, f)
+	return l.Addr().String()
+}
+
+// acceptFrom serves one connection of a listener at a time, and closes the listener with the test.
+func acceptFrom(t testing.TB, l net.Listener, f func(net.Conn)) {
 	t.Cleanup(func() { l.Close() })
 	go func() {
 		for {
@@ -345,7 +346,6 @@ func listen(t testing.TB, f func(net.Conn)) string {
 			conn.Close()
 		}
 	}()
-	return l.Addr().String()
 }
 
 // Any protocol passes on a port that a rule names, whichever end sends first.

@@ -11,12 +11,14 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
+	"testing/synctest"
 )
 
 // A connection whose host accepts nothing holds only a small buffer once the container's large
 // buffers are borrowed; returned ones serve other connections.
-func TestStuckUploads(t *testing.T) {
+func TestStuckUploads(t *testing.T) { synctest.Test(t, testStuckUploads) }
+
+func testStuckUploads(t *testing.T) {
 	w := newWorld(t, policy(t, false, "example.com:8080"))
 	over := make(chan struct{})
 	w.host("example.com", "93.184.216.34", 8080, "")
@@ -40,23 +42,18 @@ func TestStuckUploads(t *testing.T) {
 			conn.Close()
 		})
 	}
-	for end := time.Now().Add(10 * time.Second); w.gate.lent.Load() < maxBusy; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%d large buffers borrowed", w.gate.lent.Load())
-		}
-	}
+	synctest.Wait()
 	if n := w.gate.Traffic.Totals().Open; n != 2*maxBusy {
 		t.Errorf("%d connections open", n)
 	}
-	if n := w.gate.lent.Load(); n > maxBusy {
+	if n := w.gate.lent.Load(); n != maxBusy {
 		t.Errorf("%d large buffers borrowed", n)
 	}
 	close(over)
 	sending.Wait()
-	for end := time.Now().Add(10 * time.Second); w.gate.lent.Load() > 0; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%d large buffers not returned", w.gate.lent.Load())
-		}
+	synctest.Wait()
+	if n := w.gate.lent.Load(); n > 0 {
+		t.Errorf("%d large buffers not returned", n)
 	}
 }
 

@@ -64,6 +64,10 @@ func TestSlowClients(t *testing.T) {
 
 // A sandbox's connections end with it, even those to hosts that send nothing.
 func TestConnectionsEndWithTheSandbox(t *testing.T) {
+	synctest.Test(t, testConnectionsEndWithTheSandbox)
+}
+
+func testConnectionsEndWithTheSandbox(t *testing.T) {
 	w := newWorld(t, policy(t, false, "private db.corp:5432", "example.com"))
 	over := make(chan struct{})
 	defer close(over)
@@ -82,23 +86,21 @@ func TestConnectionsEndWithTheSandbox(t *testing.T) {
 	io.WriteString(plain, "GET / HTTP/1.1\r\nHost: example.com\r\n\r\n")
 	secure, _ := w.connect("example.com:443")
 	secure.Write(hello(t, "example.com"))
-	for end := time.Now().Add(10 * time.Second); w.gate.Traffic.Totals().Allowed < 3; {
-		if time.Now().After(end) {
-			t.Fatalf("%+v", w.gate.Traffic.Totals())
-		}
-		time.Sleep(time.Millisecond)
+	synctest.Wait()
+	if got := w.gate.Traffic.Totals(); got.Allowed != 3 {
+		t.Fatalf("%+v", got)
 	}
 	w.guest.Close()
-	for end := time.Now().Add(10 * time.Second); w.gate.connections.Load() > 0; {
-		if time.Now().After(end) {
-			t.Fatalf("%d connections counted", w.gate.connections.Load())
-		}
-		time.Sleep(time.Millisecond)
+	synctest.Wait()
+	if n := w.gate.connections.Load(); n > 0 {
+		t.Fatalf("%d connections counted", n)
 	}
 }
 
 // A client that has closed its sending direction still receives the response.
-func TestHalfClosed(t *testing.T) {
+func TestHalfClosed(t *testing.T) { synctest.Test(t, testHalfClosed) }
+
+func testHalfClosed(t *testing.T) {
 	w := newWorld(t, policy(t, false, "example.com:8080"))
 	w.host("example.com", "93.184.216.34", 8080, listen(t, func(c net.Conn) {
 		all, _ := io.ReadAll(c)
@@ -109,7 +111,7 @@ func TestHalfClosed(t *testing.T) {
 	}))
 	conn, _ := w.connect("example.com:8080")
 	io.WriteString(conn, "\x00all")
-	conn.Close() // closes a yamux stream for writing only
+	conn.(*prefixed).CloseWrite()
 	if got, err := io.ReadAll(conn); err != nil || string(got) != "\x00all. \x00all. \x00all. " {
 		t.Errorf("got %q, %v", got, err)
 	}
