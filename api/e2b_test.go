@@ -55,7 +55,7 @@ func withSandboxOptions(t *testing.T, stop *context.CancelFunc, change func(*san
 		of := &parts.building
 		of.Containers, of.Placement, of.Snapshots, of.Files, of.Objects = o.Containers, parts.Placement, o.Snapshots,
 			o.Files, parts.objects
-		of.Memory, of.Log, of.Now = parts.Memory, log, parts.Now
+		of.Memory, of.Log, of.Clock = parts.Memory, log, shownClock{systemclock.System, parts.Now}
 		parts.Builds = build.New(*of)
 		o.Sandboxes = e2b.New(parts.Options)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -73,7 +73,8 @@ type shownClock struct {
 	now func() time.Time
 }
 
-func (c shownClock) Now() time.Time { return c.now() }
+func (c shownClock) Now() time.Time                  { return c.now() }
+func (c shownClock) Since(t time.Time) time.Duration { return c.now().Sub(t) }
 
 // sandboxCall sends a request with headers and returns the status and the body.
 func (h *house) sandboxCall(method, path, body string, header map[string]string) (int, string) {

@@ -8,10 +8,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/internal/clock"
 )
 
 func open(t testing.TB, dir string) *Log {
@@ -278,6 +280,45 @@ func TestFollow(t *testing.T) {
 		if e.Action == ContainerCreated {
 			l.Record(created(berth.ContainerID(fmt.Sprintf("c%d", n))))
 		}
+	}
+}
+
+// A failed write is repeated after a time, and nothing is lost.
+func TestWriteAgain(t *testing.T) {
+	c := clock.NewManual(time.Unix(1_800_000_000, 0))
+	l, err := openAt(t.TempDir(), slog.New(slog.DiscardHandler), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	file := func(f *os.File) {
+		l.w.mu.Lock()
+		defer l.w.mu.Unlock()
+		l.w.file = f
+	}
+	whole := l.w.file
+	unwritable, err := os.Open(l.w.path(l.w.name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unwritable.Close()
+	file(unwritable)
+	l.Record(created("c1"))
+	for _, wait := range []time.Duration{gatherTime, retryTime} {
+		if entries, _ := l.Written(); entries != 0 {
+			t.Fatalf("%d entries are written", entries)
+		}
+		if err := c.Await(t.Context(), wait); err != nil {
+			t.Fatal(err)
+		}
+		if wait == retryTime {
+			file(whole)
+		}
+		c.Advance(wait)
+	}
+	l.Settled()
+	if entries, failures := l.Written(); entries != 1 || failures != 1 {
+		t.Errorf("%d entries are written, %d failures", entries, failures)
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/internal/clock"
 )
 
 const (
@@ -61,8 +62,10 @@ type pending struct {
 
 // Open opens the record in dir, or starts one. It removes what a crash left after the last
 // checkpoint. It returns a *BrokenError if the record was changed in any other way.
-func Open(dir string, log *slog.Logger) (*Log, error) {
-	w, err := openWriter(dir)
+func Open(dir string, log *slog.Logger) (*Log, error) { return openAt(dir, log, clock.System) }
+
+func openAt(dir string, log *slog.Logger, c clock.Clock) (*Log, error) {
+	w, err := openWriter(dir, c)
 	if err != nil {
 		return nil, fmt.Errorf("audit: %w", err)
 	}
@@ -131,7 +134,7 @@ func (l *Log) add(entries []Entry, done chan error) error {
 	if l.closed {
 		return errClosed
 	}
-	now := time.Now().UTC()
+	now := l.w.clock.Now().UTC()
 	for i, e := range entries {
 		if e.Time.IsZero() {
 			e.Time = now
@@ -166,7 +169,7 @@ func (l *Log) run() {
 		<-l.wake
 		select {
 		case <-l.rush:
-		case <-time.After(gatherTime):
+		case <-l.w.clock.After(gatherTime):
 		}
 		l.mu.Lock()
 		batch, closed := l.queue, l.closed
@@ -186,7 +189,7 @@ func (l *Log) run() {
 		} else {
 			l.failed.Add(1)
 			l.log.Error("failed to write audit record; will retry", "err", err, "entries", left)
-			time.Sleep(retryTime)
+			<-l.w.clock.After(retryTime)
 			signal(l.wake)
 		}
 	}
@@ -264,6 +267,7 @@ func (l *Log) Checkpoint() string {
 // A writer appends batches to the last segment.
 type writer struct {
 	dir    string
+	clock  clock.Clock
 	signer note.Signer
 	key    note.Verifier
 	lock   *os.File

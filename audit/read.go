@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/internal/clock"
 	"github.com/berth-run/berth/internal/statefile"
 )
 
@@ -44,6 +45,10 @@ func Entries(dir string, container berth.ContainerID) iter.Seq2[*Entry, error] {
 
 // Follow is like Entries, but continues with new entries until ctx ends.
 func Follow(ctx context.Context, dir string, container berth.ContainerID) iter.Seq2[*Entry, error] {
+	return follow(ctx, clock.System, dir, container)
+}
+
+func follow(ctx context.Context, c clock.Clock, dir string, container berth.ContainerID) iter.Seq2[*Entry, error] {
 	return func(yield func(*Entry, error) bool) {
 		at, offset := -1, int64(0)
 		for {
@@ -72,7 +77,7 @@ func Follow(ctx context.Context, dir string, container berth.ContainerID) iter.S
 				offset = 0
 			}
 			select {
-			case <-time.After(followEvery):
+			case <-c.After(followEvery):
 			case <-ctx.Done():
 				return
 			}

@@ -10,11 +10,11 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/internal/clock"
 	"github.com/berth-run/berth/internal/statefile"
 )
 
@@ -22,7 +22,7 @@ import (
 const segmentSize = 64 << 20
 
 // openWriter opens the record in dir at its last segment.
-func openWriter(dir string) (*writer, error) {
+func openWriter(dir string, c clock.Clock) (*writer, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
@@ -30,7 +30,7 @@ func openWriter(dir string) (*writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &writer{dir: dir, lock: lock, limit: segmentSize, living: map[berth.ContainerID]Life{}}
+	w := &writer{dir: dir, clock: c, lock: lock, limit: segmentSize, living: map[berth.ContainerID]Life{}}
 	err = w.locked(func() (err error) {
 		if w.signer, w.key, err = loadKey(dir); err != nil {
 			return err
@@ -227,7 +227,7 @@ func (w *writer) cut(n int64) (*Entry, error) {
 		return nil, err
 	}
 	sum := sha256.Sum256(rest)
-	return &Entry{Time: time.Now().UTC(), Action: Repaired, Bytes: n, Name: hex.EncodeToString(sum[:])}, nil
+	return &Entry{Time: w.clock.Now().UTC(), Action: Repaired, Bytes: n, Name: hex.EncodeToString(sum[:])}, nil
 }
 
 // start starts the next segment. The segment appears together with its first batch.
@@ -239,7 +239,7 @@ func (w *writer) start() error {
 	}
 	old, size := w.file, w.size
 	w.file, w.size = f, 0
-	err = w.append([]*Entry{{Time: time.Now().UTC(), Action: SegmentStarted, Living: maps.Clone(w.living)}})
+	err = w.append([]*Entry{{Time: w.clock.Now().UTC(), Action: SegmentStarted, Living: maps.Clone(w.living)}})
 	if err == nil {
 		err = os.Rename(f.Name(), w.path(name))
 	}

@@ -85,7 +85,7 @@ func (s *Server) newHandler(ctx context.Context, b *base, data *blobs, c *contai
 		Deliveries: r.webhooks, CPU: b.Config.Containers.CPU, Log: b.Log})
 	s.later(inBackground(deadlines.Run))
 	builds := build.New(build.Options{Containers: c.service, Placement: b.cluster, Snapshots: data.snapshots,
-		Files: data.files, Images: images, Server: b.node, Memory: memory, Objects: b.db, Log: b.Log, Now: time.Now,
+		Files: data.files, Images: images, Server: b.node, Memory: memory, Objects: b.db, Log: b.Log,
 		Limits: build.Limits{AtOnce: b.Config.E2B.Builds, Time: b.Config.E2B.BuildTime}})
 	s.later(inBackground(builds.Run))
 	sandboxes := e2b.New(e2b.Options{Deadlines: deadlines, Builds: builds, Placement: b.cluster, Containers: c.service,

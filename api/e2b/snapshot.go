@@ -53,7 +53,7 @@ func (h *sandboxes) snapshot(x *exchange.Exchange, r *http.Request, c berth.Call
 	}
 	err = h.deadlines.During(r.Context(), c.Project, id, berth.EventSandboxCheckpointed, func() error {
 		var made *berth.Snapshot
-		err := build.WhenQuiet(r.Context(), func() (err error) {
+		err := h.builds.WhenQuiet(r.Context(), func() (err error) {
 			made, err = h.containers.Snapshots().Take(r.Context(), c.Project, id,
 				container.SnapshotRequest{Name: body.Name, Memory: h.memory})
 			return err
@@ -169,7 +169,7 @@ type newSandbox struct {
 func (h *sandboxes) forkOne(ctx context.Context, c berth.Caller, id berth.ContainerID, from *deadline.Record,
 	timeout int64) (newSandbox, error) {
 	var made *berth.Container
-	err := build.WhenQuiet(ctx, func() (err error) {
+	err := h.builds.WhenQuiet(ctx, func() (err error) {
 		made, err = h.containers.Fork(ctx, c, id,
 			container.ForkRequest{SnapshotRequest: container.SnapshotRequest{Memory: h.memory}})
 		return err

@@ -38,7 +38,7 @@ func cacheKey(kind, of string) store.ObjectKey {
 // cachedResult returns a cached result and extends its life, or nil.
 func (d *Service) cachedResult(ctx context.Context, p berth.ProjectID, key store.ObjectKey) (*cached, error) {
 	o, err := d.Objects.UpdateObject(ctx, p, key, func(o *store.Object) error {
-		o.ExpiresAt = d.Now().Add(cacheLife).Unix()
+		o.ExpiresAt = d.Clock.Now().Add(cacheLife).Unix()
 		return nil
 	})
 	if errors.Is(err, store.ErrNotFound) {
@@ -59,8 +59,8 @@ func (d *Service) cache(ctx context.Context, p berth.ProjectID, key store.Object
 	if err != nil {
 		return fmt.Errorf("encode cached result: %w", err)
 	}
-	err = d.Objects.CreateObjects(ctx, p, &store.Object{ObjectKey: key, CreatedAt: d.Now().Unix(),
-		ExpiresAt: d.Now().Add(cacheLife).Unix(), Body: body})
+	err = d.Objects.CreateObjects(ctx, p, &store.Object{ObjectKey: key, CreatedAt: d.Clock.Now().Unix(),
+		ExpiresAt: d.Clock.Now().Add(cacheLife).Unix(), Body: body})
 	if err != nil {
 		return fmt.Errorf("save cached result: %w", err)
 	}
@@ -98,7 +98,7 @@ func (d *Service) uncache(ctx context.Context, p berth.ProjectID, key store.Obje
 
 // expireCache deletes the cached results that no build has used lately.
 func (d *Service) expireCache(ctx context.Context) {
-	refs, err := d.Objects.ExpiredObjects(ctx, store.KindE2BCache, d.Now(), 100)
+	refs, err := d.Objects.ExpiredObjects(ctx, store.KindE2BCache, d.Clock.Now(), 100)
 	for _, ref := range refs {
 		if err != nil {
 			break

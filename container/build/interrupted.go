@@ -43,7 +43,7 @@ func (d *Service) Run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(retryInterrupted):
+		case <-d.Clock.After(retryInterrupted):
 		}
 	}
 }
@@ -100,7 +100,7 @@ func (b *Build) encode(o *store.Object) (err error) {
 func (d *Service) interrupted(ctx context.Context, b *Build) (bool, error) {
 	switch {
 	case b.Server == "":
-		return d.Now().UnixMilli()-b.BeatAt > staleBuild.Milliseconds(), nil
+		return d.Clock.Now().UnixMilli()-b.BeatAt > staleBuild.Milliseconds(), nil
 	case b.Server == d.Server:
 		return true, nil
 	}
@@ -168,7 +168,7 @@ func (d *Service) endIfInterrupted(ctx context.Context, ref store.ObjectRef) err
 	if b.Status == StatusBuilding {
 		err := change(func(b *Build) {
 			if b.Status == StatusBuilding {
-				b.interrupt(d.Now())
+				b.interrupt(d.Clock.Now())
 			}
 		})
 		if err != nil {

@@ -15,15 +15,15 @@ const (
 
 // WhenQuiet does what needs a container that is not in use. It repeats a conflict for a while: the
 // client may have got the end of an answer before the call is over here.
-func WhenQuiet(ctx context.Context, do func() error) error {
-	deadline := time.Now().Add(quietTimeout)
+func (d *Service) WhenQuiet(ctx context.Context, do func() error) error {
+	began := d.Clock.Now()
 	for {
 		err := do()
-		if berth.ErrorCode(err) != berth.CodeConflict || time.Now().After(deadline) {
+		if berth.ErrorCode(err) != berth.CodeConflict || d.Clock.Since(began) > quietTimeout {
 			return err
 		}
 		select {
-		case <-time.After(quietInterval):
+		case <-d.Clock.After(quietInterval):
 		case <-ctx.Done():
 			return ctx.Err()
 		}

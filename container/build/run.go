@@ -23,7 +23,7 @@ func (d *Service) Start(ctx context.Context, c berth.Caller, b *Build, req *Requ
 	}
 	life, cancel := context.WithCancelCause(d.life)
 	run := &running{build: *b, cancel: cancel, done: make(chan struct{})}
-	run.build.Status, run.build.Server, run.build.BeatAt = StatusBuilding, d.Server, d.Now().UnixMilli()
+	run.build.Status, run.build.Server, run.build.BeatAt = StatusBuilding, d.Server, d.Clock.Now().UnixMilli()
 	end, err := d.builds.add(c.Project, b.ID, run)
 	if err != nil {
 		cancel(nil)
@@ -60,7 +60,7 @@ func (d *Service) runBuild(ctx context.Context, c berth.Caller, run *running, re
 	err := w.build(ctx)
 	stop()
 	<-saved
-	now := d.Now()
+	now := d.Clock.Now()
 	var why *Reason
 	if err != nil {
 		message := w.explain(err)
@@ -72,7 +72,7 @@ func (d *Service) runBuild(ctx context.Context, c berth.Caller, run *running, re
 	} else {
 		run.log(now, "info", "finalize", "Build finished")
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), finishTimeout)
+	ctx, cancel := d.Clock.WithTimeout(context.Background(), finishTimeout)
 	defer cancel()
 	if err == nil {
 		err = d.finish(ctx, c.Project, run)
@@ -103,7 +103,7 @@ func (d *Service) finish(ctx context.Context, p berth.ProjectID, run *running) e
 	if err == nil {
 		t, err = d.Update(ctx, p, b.Template, func(t *Template) error {
 			t.Tag(b.ID, b.Tags)
-			t.UpdatedAt = d.Now().UnixMilli()
+			t.UpdatedAt = d.Clock.Now().UnixMilli()
 			return nil
 		})
 	}
@@ -120,7 +120,7 @@ func (d *Service) finish(ctx context.Context, p berth.ProjectID, run *running) e
 // saveWhileBuilding saves a build from time to time until ctx ends, so that other servers can show
 // its log. If the build was deleted, or ended by another server, it cancels the build.
 func (d *Service) saveWhileBuilding(ctx context.Context, p berth.ProjectID, run *running) {
-	ticker := time.NewTicker(beat)
+	ticker := d.Clock.NewTicker(beat)
 	defer ticker.Stop()
 	for {
 		select {
@@ -128,7 +128,7 @@ func (d *Service) saveWhileBuilding(ctx context.Context, p berth.ProjectID, run 
 			return
 		case <-ticker.C:
 		}
-		run.change(func(b *Build) { b.BeatAt = d.Now().UnixMilli() })
+		run.change(func(b *Build) { b.BeatAt = d.Clock.Now().UnixMilli() })
 		err := d.saveRunning(ctx, p, run.state())
 		switch {
 		case errors.Is(err, errBuildDeleted), errors.Is(err, errBuildEnded):

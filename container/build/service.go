@@ -16,6 +16,7 @@ import (
 	"github.com/berth-run/berth/container"
 	"github.com/berth-run/berth/container/snapshot"
 	"github.com/berth-run/berth/files"
+	"github.com/berth-run/berth/internal/clock"
 	"github.com/berth-run/berth/store"
 )
 
@@ -41,7 +42,7 @@ type Options struct {
 	Memory     bool   // whether the driver can store the memory of containers
 	Objects    store.Objects
 	Log        *slog.Logger
-	Now        func() time.Time
+	Clock      clock.Clock // default: clock.System
 }
 
 // A Service builds templates. It is safe for concurrent use.
@@ -61,6 +62,9 @@ func New(opts Options) *Service {
 	if opts.Placement == nil {
 		opts.Placement = cluster.Solo{}
 	}
+	if opts.Clock == nil {
+		opts.Clock = clock.System
+	}
 	return &Service{Options: opts, builds: newBuilds(opts.Limits), life: life, stop: stop}
 }
 
@@ -72,7 +76,7 @@ func (d *Service) DropSnapshot(p berth.ProjectID, id berth.SnapshotID) {
 	if id == "" {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), discardTimeout)
+	ctx, cancel := d.Clock.WithTimeout(context.Background(), discardTimeout)
 	defer cancel()
 	if err := d.Snapshots.Delete(ctx, p, id); err != nil && berth.ErrorCode(err) != berth.CodeNotFound {
 		d.Log.Error("failed to delete a snapshot that no template needs", "snapshot", id, "project", p, "err", err)

@@ -84,7 +84,7 @@ func (d *Service) Build(ctx context.Context, p berth.ProjectID, template, id str
 		return nil, err
 	}
 	if lost {
-		b.interrupt(d.Now())
+		b.interrupt(d.Clock.Now())
 	}
 	return b, nil
 }
@@ -197,7 +197,7 @@ func (d *Service) Update(ctx context.Context, p berth.ProjectID, id string,
 // Spawned counts a sandbox of a template. A failure only makes the count wrong.
 func (d *Service) Spawned(ctx context.Context, p berth.ProjectID, id string) {
 	_, err := d.Update(ctx, p, id, func(t *Template) error {
-		t.Spawned, t.SpawnedAt = t.Spawned+1, d.Now().UnixMilli()
+		t.Spawned, t.SpawnedAt = t.Spawned+1, d.Clock.Now().UnixMilli()
 		return nil
 	})
 	if err != nil {

@@ -50,7 +50,7 @@ type stepState struct {
 }
 
 // log adds to the log of the build.
-func (w *worker) log(level, text string) { w.run.log(w.service.Now(), level, w.step, text) }
+func (w *worker) log(level, text string) { w.run.log(w.service.Clock.Now(), level, w.step, text) }
 
 // build waits for its turn and builds the template. It sets what the build's record has of the result. If
 // ctx ends, or the build takes too long, it returns the cause.
@@ -63,7 +63,7 @@ func (w *worker) build(ctx context.Context) error {
 		return err
 	}
 	defer release()
-	ctx, cancel := context.WithTimeoutCause(ctx, w.service.Limits.Time, errBuildTime)
+	ctx, cancel := w.service.Clock.WithTimeoutCause(ctx, w.service.Limits.Time, errBuildTime)
 	defer cancel()
 	if err := w.buildNow(ctx); err != nil {
 		return cmp.Or(context.Cause(ctx), err)
@@ -248,7 +248,7 @@ func (w *worker) open(ctx context.Context, source berth.ContainerSource) error {
 func (w *worker) discard() {
 	w.letGo()
 	if w.container != "" {
-		ctx, cancel := context.WithTimeout(context.Background(), discardTimeout)
+		ctx, cancel := w.service.Clock.WithTimeout(context.Background(), discardTimeout)
 		defer cancel()
 		if err := w.service.Containers.Delete(ctx, w.caller.Project, w.container); err != nil &&
 			berth.ErrorCode(err) != berth.CodeNotFound {
@@ -271,7 +271,7 @@ func (w *worker) letGo() {
 
 // steps runs the steps after the first ones, and caches results of long ones.
 func (w *worker) steps(ctx context.Context, first int, keys []string) error {
-	began := time.Now()
+	began := w.service.Clock.Now()
 	for i, s := range w.req.Steps[first:] {
 		at := first + i
 		w.step = strconv.Itoa(at + 1)
@@ -279,7 +279,7 @@ func (w *worker) steps(ctx context.Context, first int, keys []string) error {
 		if err := w.execute(ctx, s); err != nil {
 			return err
 		}
-		if time.Since(began) < cacheAfter && at != len(keys)-1 {
+		if w.service.Clock.Since(began) < cacheAfter && at != len(keys)-1 {
 			continue
 		}
 		if err := w.cacheStep(ctx, keys[at]); err != nil {
@@ -289,7 +289,7 @@ func (w *worker) steps(ctx context.Context, first int, keys []string) error {
 			w.service.Log.Warn("failed to cache a step of a template build", "build", w.run.build.ID, "project",
 				w.caller.Project, "err", err)
 		}
-		began = time.Now()
+		began = w.service.Clock.Now()
 	}
 	return nil
 }
@@ -339,7 +339,7 @@ func (w *worker) finalize(ctx context.Context) error {
 	w.letGo() // memory is only stored of a container that is not in use
 	w.log("info", "Saving the template")
 	var made *berth.Snapshot
-	err := WhenQuiet(ctx, func() (err error) {
+	err := d.WhenQuiet(ctx, func() (err error) {
 		made, err = d.Containers.Snapshots().Take(ctx, w.caller.Project, w.container,
 			container.SnapshotRequest{Name: "e2b template", Memory: memory})
 		return err
@@ -400,14 +400,14 @@ func (w *worker) awaitReady(ctx context.Context, start StartCommand) error {
 			return nil
 		}
 		select {
-		case <-time.After(startWait):
+		case <-w.service.Clock.After(startWait):
 			return nil
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
 	w.log("info", "Waiting for template to be ready: "+start.Ready)
-	deadline := time.Now().Add(readyTimeout)
+	began := w.service.Clock.Now()
 	for {
 		_, err := w.command(ctx, start.Ready, start.User, start.Dir, false)
 		switch {
@@ -416,12 +416,12 @@ func (w *worker) awaitReady(ctx context.Context, start StartCommand) error {
 			return nil
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case time.Now().After(deadline):
+		case w.service.Clock.Since(began) > readyTimeout:
 			return &stepError{"ready command '" + start.Ready + "'", fmt.Sprintf("it did not succeed within %v",
 				readyTimeout)}
 		}
 		select {
-		case <-time.After(readyInterval):
+		case <-w.service.Clock.After(readyInterval):
 		case <-ctx.Done():
 			return ctx.Err()
 		}

@@ -68,8 +68,8 @@ var Imports = map[string][]string{
 	"files/uploads":         {"", "audit", "blob", "files", "store"},
 	"bundle": {"", "engine", "files", "guest", "layer", "internal/jsonscan", "internal/ration",
 		"internal/seal", "journal", "model", "container", "container/snapshot", "skills", "store", "tool"},
-	"container/build": {"", "cluster", "container", "container/snapshot", "files", "guest", "internal/rule",
-		"store"},
+	"container/build": {"", "cluster", "container", "container/snapshot", "files", "guest", "internal/clock",
+		"internal/rule", "store"},
 	"container/deadline": {"", "cluster", "internal/clock", "store"},
 	"container/snapshot": {"", "audit", "internal/clock", "blob", "layer", "store"},
 	"journal":            {"", "internal/ration", "store"},
@@ -115,7 +115,7 @@ var Imports = map[string][]string{
 		"tool/search", "tool/shell", "tool/websearch"},
 	"egress":       {"egress/allow"},
 	"egress/allow": {},
-	"audit":        {"", "internal/statefile"},
+	"audit":        {"", "internal/clock", "internal/statefile"},
 	"container/volume": {"", "audit", "internal/clock", "blob", "internal/beneath", "internal/statefile",
 		"sandbox", "sandbox/host", "store"},
 	"sandbox":            {"internal/statefile"},
@@ -294,7 +294,8 @@ func checkDoors(imports map[string][]string, listed []string) (broken []string) 
 
 // Clocked lists the packages that have a clock (internal/clock). They read the time and wait by it alone, because with
 // two clocks their tests would depend on the speed of the machine.
-var Clocked = []string{"container", "container/deadline", "container/session", "container/snapshot", "container/volume"}
+var Clocked = []string{"audit", "container", "container/build", "container/deadline", "container/session",
+	"container/snapshot", "container/volume"}
 
 // timed lists what a package with a clock must not use: these read the time of the system, or wait by it.
 var timed = map[string][]string{
