@@ -138,6 +138,26 @@ func (w *world) last() Flow {
 	return f
 }
 
+// ended waits for n connections to end, and returns their flows with the openings.
+func (w *world) ended(n int) []Flow {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	ends := func() (n int) {
+		for _, f := range w.flows {
+			if !f.Opening {
+				n++
+			}
+		}
+		return n
+	}
+	for ends() < n {
+		w.changed.Wait()
+	}
+	flows := w.flows
+	w.flows = nil
+	return flows
+}
+
 func (w *world) refused(why string) {
 	w.t.Helper()
 	if f := w.last(); f.Allowed || !strings.Contains(f.Reason, why) {
