@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"os/exec"
@@ -10,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 )
@@ -84,13 +86,33 @@ func (b *browser) open(url string) {
 // click clicks on the first element that a selector finds.
 func (b *browser) click(selector string) {
 	b.t.Helper()
-	b.run(chromedp.Click(chromedp.CSS(selector)))
+	b.onNode(chromedp.Click(chromedp.CSS(selector)))
+}
+
+// onNode runs an action on a node. It runs it anew if the page has replaced the node, or has moved it out of the
+// layout, after the query had found it: the browser then refuses before it dispatches an event.
+func (b *browser) onNode(action chromedp.Action[chromedp.Void]) {
+	b.t.Helper()
+	const gone = -32000 // the code with which the browser refuses an id of a node, or one without a box
+	for {
+		err := chromedp.Do(b.ctx, action)
+		var refusal *cdproto.Error
+		switch {
+		case err == nil:
+			return
+		case errors.Is(err, chromedp.ErrInvalidDimensions), errors.As(err, &refusal) && refusal.Code == gone:
+			b.t.Logf("the page changed under an action: %v", err)
+		default:
+			b.t.Fatalf("%v; the page shows:\n%s", err, b.text())
+		}
+	}
 }
 
 // write types into the first element that a selector finds, and presses Enter.
 func (b *browser) write(selector, text string) {
 	b.t.Helper()
-	b.run(chromedp.SendKeys(chromedp.CSS(selector), text+kb.Enter))
+	b.onNode(chromedp.Focus(chromedp.CSS(selector)))
+	b.run(chromedp.KeyEvent(text + kb.Enter))
 }
 
 // evaluate returns the value of a script's expression.
