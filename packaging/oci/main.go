@@ -5,6 +5,10 @@
 //	go run ./packaging/oci -tag berth:latest -o dist/berth.tar amd64=bin/berth arm64=dist/berth-arm64
 //	go run ./packaging/oci -tag berth:latest -o dist/berth.tar -template amd64=base.tar amd64=bin/berth
 //	go run ./packaging/oci -tag registry.example.com/berth:1.2.3 -push amd64=bin/berth
+//	go run ./packaging/oci -o dist/berth.tar -sbom amd64=berth.cdx.json -source URL@COMMIT -sign key.pem amd64=bin/berth
+//
+// Beside each image the index has its provenance and, with -sbom, its bill of materials, as BuildKit attaches them.
+// -sign adds a signature as cosign makes it, without a transparency log.
 package main
 
 import (
@@ -35,37 +39,58 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
+// options are the arguments of the command.
+type options struct {
+	tag       string // name of the image
+	out       string // file to write, or empty
+	push      bool
+	roots     string            // file with certificates
+	templates map[string]string // archives of the base template by architecture
+	boms      map[string]string // files with bills of materials by architecture
+	source    string            // URL@COMMIT, or empty
+	key       string            // file with the key that signs, or empty
+	programs  []string          // ARCH=PATH
+}
+
 func main() {
-	tag := flag.String("tag", "berth:latest", "name of the image")
-	out := flag.String("o", "", "file to write")
-	push := flag.Bool("push", false, "push the image to the registry of its name")
-	roots := flag.String("ca", "/etc/ssl/certs/ca-certificates.crt",
-		"certificates of the authorities that the server trusts")
-	templates := map[string]string{}
-	flag.Func("template", "ARCH=ARCHIVE of the base template of an architecture, as berth image save writes it",
-		func(value string) error {
-			arch, archive, ok := strings.Cut(value, "=")
+	o := options{templates: map[string]string{}, boms: map[string]string{}}
+	byArch := func(files map[string]string) func(string) error {
+		return func(value string) error {
+			arch, file, ok := strings.Cut(value, "=")
 			if !ok {
-				return errors.New("it is not ARCH=ARCHIVE")
+				return errors.New("it is not ARCH=FILE")
 			}
-			templates[arch] = archive
+			files[arch] = file
 			return nil
-		})
+		}
+	}
+	flag.StringVar(&o.tag, "tag", "berth:latest", "name of the image")
+	flag.StringVar(&o.out, "o", "", "file to write")
+	flag.BoolVar(&o.push, "push", false, "push the image to the registry of its name")
+	flag.StringVar(&o.roots, "ca", "/etc/ssl/certs/ca-certificates.crt",
+		"certificates of the authorities that the server trusts")
+	flag.Func("template", "ARCH=ARCHIVE of the base template of an architecture, as berth image save writes it",
+		byArch(o.templates))
+	flag.Func("sbom", "ARCH=FILE with the bill of materials of an architecture, as packaging/sbom writes it",
+		byArch(o.boms))
+	flag.StringVar(&o.source, "source", "", "URL@COMMIT that the programs are built from")
+	flag.StringVar(&o.key, "sign", "", "PEM file with an ECDSA key that signs the index as cosign does")
 	flag.Parse()
-	if *out == "" && !*push || flag.NArg() == 0 {
+	o.programs = flag.Args()
+	if o.out == "" && !o.push || flag.NArg() == 0 {
 		fmt.Fprintln(os.Stderr, "usage: oci [flags] ARCH=PROGRAM…")
 		flag.PrintDefaults()
 		os.Exit(2)
 	}
-	if err := run(*tag, *out, *push, *roots, templates, flag.Args()); err != nil {
+	if err := run(o); err != nil {
 		fmt.Fprintln(os.Stderr, "oci:", err)
 		os.Exit(1)
 	}
 }
 
-// run makes the images of programs, each ARCH=PATH. templates has archives of templates by architecture.
-func run(tag, out string, push bool, roots string, templates map[string]string, programs []string) error {
-	ref, err := name.NewTag(tag)
+// run makes the images of programs, and writes or pushes their index.
+func run(o options) error {
+	ref, err := name.NewTag(o.tag)
 	if err != nil {
 		return err
 	}
@@ -75,12 +100,13 @@ func run(tag, out string, push bool, roots string, templates map[string]string, 
 	}
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	var first v1.Image
-	for _, p := range programs {
+	var attached []mutate.IndexAddendum
+	for _, p := range o.programs {
 		arch, program, ok := strings.Cut(p, "=")
 		if !ok {
 			return fmt.Errorf("%q is not ARCH=PROGRAM", p)
 		}
-		img, err := image(arch, program, roots, templates[arch], created)
+		img, err := image(arch, program, o.roots, o.templates[arch], created)
 		if err != nil {
 			return fmt.Errorf("%s: %w", arch, err)
 		}
@@ -89,16 +115,38 @@ func run(tag, out string, push bool, roots string, templates map[string]string, 
 		}
 		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: img,
 			Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: arch}}})
+		said, digest, err := attestations(img, ref, arch, o.boms[arch], o.source)
+		if err != nil {
+			return fmt.Errorf("%s: attestations: %w", arch, err)
+		}
+		attached = append(attached, mutate.IndexAddendum{Add: said, Descriptor: v1.Descriptor{
+			Platform: &v1.Platform{OS: "unknown", Architecture: "unknown"},
+			Annotations: map[string]string{"vnd.docker.reference.type": "attestation-manifest",
+				"vnd.docker.reference.digest": digest.String()}}})
 	}
-	if push {
-		if err := remote.WriteIndex(ref, index, remote.WithAuthFromKeychain(authn.DefaultKeychain)); err != nil {
-			return fmt.Errorf("push: %w", err)
+	index = mutate.AppendManifests(index, attached...)
+	var signed v1.Image
+	var at name.Tag
+	if o.key != "" {
+		if signed, at, err = signature(index, ref, o.key); err != nil {
+			return fmt.Errorf("sign: %w", err)
 		}
 	}
-	if out == "" {
+	if o.push {
+		auth := remote.WithAuthFromKeychain(authn.DefaultKeychain)
+		if err := remote.WriteIndex(ref, index, auth); err != nil {
+			return fmt.Errorf("push: %w", err)
+		}
+		if signed != nil {
+			if err := remote.Write(at, signed, auth); err != nil {
+				return fmt.Errorf("push the signature: %w", err)
+			}
+		}
+	}
+	if o.out == "" {
 		return nil
 	}
-	return archive(ref, out, index, first)
+	return archive(ref, o.out, index, first, signed, at)
 }
 
 // image returns the image of a program for one architecture, with a layer for the archive of a template if there is
@@ -145,9 +193,9 @@ func image(arch, program, roots, template string, created time.Time) (v1.Image, 
 	return mutate.ConfigFile(img, config)
 }
 
-// archive writes an OCI layout with the index, and the file in which Docker's classic store finds
-// the first image.
-func archive(ref name.Tag, out string, index v1.ImageIndex, first v1.Image) error {
+// archive writes an OCI layout with the index and its signature, if there is one, and the file in which Docker's classic
+// store finds the first image.
+func archive(ref name.Tag, out string, index v1.ImageIndex, first, signed v1.Image, at name.Tag) error {
 	dir, err := os.MkdirTemp(filepath.Dir(out), ".oci-")
 	if err != nil {
 		return err
@@ -160,6 +208,12 @@ func archive(ref name.Tag, out string, index v1.ImageIndex, first v1.Image) erro
 	if err := to.AppendIndex(index, layout.WithAnnotations(map[string]string{
 		"org.opencontainers.image.ref.name": ref.TagStr(), "io.containerd.image.name": ref.Name()})); err != nil {
 		return err
+	}
+	if signed != nil {
+		if err := to.AppendImage(signed, layout.WithAnnotations(map[string]string{
+			"org.opencontainers.image.ref.name": at.TagStr()})); err != nil {
+			return err
+		}
 	}
 	manifest, err := first.Manifest()
 	if err != nil {

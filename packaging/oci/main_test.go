@@ -79,10 +79,10 @@ func checkIndex(t *testing.T, index v1.ImageIndex, archs ...string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(manifest.Manifests) != len(archs) {
-		t.Fatalf("got %d images, want %d", len(manifest.Manifests), len(archs))
+	if len(manifest.Manifests) != 2*len(archs) { // an image and what is attached to it
+		t.Fatalf("got %d manifests, want %d", len(manifest.Manifests), 2*len(archs))
 	}
-	for i, m := range manifest.Manifests {
+	for i, m := range manifest.Manifests[:len(archs)] {
 		if m.Platform == nil || m.Platform.OS != "linux" || m.Platform.Architecture != archs[i] {
 			t.Errorf("image %d: got the platform %v, want linux/%s", i, m.Platform, archs[i])
 		}
@@ -104,7 +104,8 @@ func TestArchive(t *testing.T) {
 	}
 	templates := map[string]string{"arm64": template}
 	out := filepath.Join(t.TempDir(), "berth.tar")
-	if err := run("berth:latest", out, false, roots, templates, args); err != nil {
+	o := options{tag: "berth:latest", out: out, roots: roots, templates: templates, programs: args}
+	if err := run(o); err != nil {
 		t.Fatal(err)
 	}
 	raw, err := os.ReadFile(out)
@@ -157,7 +158,7 @@ func TestArchive(t *testing.T) {
 	if files := checkImage(t, img, "arm64"); files["usr/share/berth/templates/base_arm64.tar"] != "template for arm64" {
 		t.Errorf("the image for arm64 has no template: %q", files)
 	}
-	if err := run("berth:latest", out, false, roots, templates, args); err != nil {
+	if err := run(o); err != nil {
 		t.Fatal(err)
 	}
 	if again, err := os.ReadFile(out); err != nil || !bytes.Equal(again, raw) {
@@ -171,7 +172,7 @@ func TestPush(t *testing.T) {
 	defer srv.Close()
 	args, roots := programs(t, "amd64", "arm64")
 	tag := strings.TrimPrefix(srv.URL, "http://") + "/berth:1"
-	if err := run(tag, "", true, roots, nil, args); err != nil {
+	if err := run(options{tag: tag, push: true, roots: roots, programs: args}); err != nil {
 		t.Fatal(err)
 	}
 	ref, err := name.ParseReference(tag)
@@ -189,7 +190,8 @@ func TestPush(t *testing.T) {
 func TestErrors(t *testing.T) {
 	_, roots := programs(t)
 	for _, args := range [][]string{{"bin/berth"}, {"amd64=/nonexistent"}} {
-		if err := run("berth:latest", filepath.Join(t.TempDir(), "out"), false, roots, nil, args); err == nil {
+		if err := run(options{tag: "berth:latest",
+			out: filepath.Join(t.TempDir(), "out"), roots: roots, programs: args}); err == nil {
 			t.Errorf("%q: no error", args)
 		}
 	}
