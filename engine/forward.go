@@ -21,6 +21,7 @@ type ForwardRequest struct {
 	Model     string
 	Forwarded model.Forwarded
 	Usage     store.UsageKind // of the request
+	MaxTokens int             // of the output; 0 means unknown
 }
 
 // Forward sends a request to the upstream of its model and returns the upstream's answer in

@@ -29,6 +29,9 @@ type Forwarded struct {
 	// Stream is set if Fields request a stream. The provider then yields a Body for each
 	// event.
 	Stream bool
+
+	// Header is sent beside the upstream's own. A provider of OpenAI's API ignores it.
+	Header map[string][]string
 }
 
 // A FormFile is a file of a multipart form.
@@ -40,7 +43,10 @@ type FormFile struct {
 }
 
 // A Body is the whole answer to a Forwarded, or an event of its stream, in JSON.
-type Body struct{ JSON []byte }
+type Body struct {
+	JSON  []byte
+	Usage berth.Usage // as far as the upstream has reported it
+}
 
 func (Body) delta() {}
 
@@ -68,4 +74,18 @@ func NoEndpoint(endpoint, model string) error {
 	return &berth.Error{Code: berth.CodeNotFound, Wire: "model_not_supported", Param: "model", Message: fmt.Sprintf(
 		"The model `%s` is not supported in the v1/%s endpoint: its upstream does not offer it. Choose a model whose upstream does.",
 		model, endpoint)}
+}
+
+// EndpointMessages is the endpoint of Anthropic's Messages API.
+const EndpointMessages = "messages"
+
+// An EndpointOwner is a Forwarder that knows which endpoints its upstream has.
+type EndpointOwner interface {
+	HasEndpoint(endpoint string) bool
+}
+
+// HasEndpoint reports whether the upstream of a provider is known to have an endpoint.
+func HasEndpoint(p Provider, endpoint string) bool {
+	o, ok := p.(EndpointOwner)
+	return ok && o.HasEndpoint(endpoint)
 }

@@ -18,35 +18,40 @@ import (
 // Decode reads a JSON body, checks it with a rule and decodes it into v. Its errors are for
 // the client.
 func (x *Exchange) Decode(r *http.Request, shape rule.Rule, v any) error {
+	_, err := x.DecodeBody(r, shape, v)
+	return err
+}
+
+// DecodeBody is Decode for a handler that may also forward the body, which it returns.
+func (x *Exchange) DecodeBody(r *http.Request, shape rule.Rule, v any) (body []byte, err error) {
 	if !IsJSON(r) {
-		return notJSON()
+		return nil, notJSON()
 	}
-	body, err := x.ReadBody(r, x.server.Limits.MaxBody)
-	if err != nil {
-		return err
+	if body, err = x.ReadBody(r, x.server.Limits.MaxBody); err != nil {
+		return nil, err
 	}
 	values, err := ScanJSON(body)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := x.decoding.Reserve(r.Context(), jsonscan.Weight(len(body), values)); err != nil {
-		return err
+		return nil, err
 	}
 	tree, err := ParseJSON(body)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if _, ok := tree.(map[string]any); !ok {
-		return &berth.Error{Code: berth.CodeInvalid, Wire: "invalid_type",
+		return nil, &berth.Error{Code: berth.CodeInvalid, Wire: "invalid_type",
 			Message: "Invalid body: expected a JSON object, but got " + rule.KindOf(tree) + " instead."}
 	}
 	if err := shape("", tree); err != nil {
-		return err
+		return nil, err
 	}
 	if err := json.Unmarshal(body, v); err != nil {
-		return fmt.Errorf("decode a checked body: %w", err)
+		return nil, fmt.Errorf("decode a checked body: %w", err)
 	}
-	return nil
+	return body, nil
 }
 
 // notJSON returns the error for a body of another content type.

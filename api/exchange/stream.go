@@ -173,6 +173,11 @@ func (o *EventWriter) Typed(events ...TypedEvent) error {
 	})
 }
 
+// Raw sends an event that is JSON already.
+func (o *EventWriter) Raw(name string, data []byte) error {
+	return o.send(func() error { return o.events.Event(sse.Event{Type: name, Data: data}) })
+}
+
 // Done sends "[DONE]", which is the last event of some streams.
 func (o *EventWriter) Done(name string) {
 	_ = o.send(func() error { return o.events.Event(sse.Event{Type: name, Data: []byte("[DONE]")}) })

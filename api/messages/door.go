@@ -32,8 +32,9 @@ type Containers interface {
 // A Door serves /v1/messages. It is safe for concurrent use.
 type Door struct {
 	Options
-	items *request.Rules // completes the items of a request
+	items     *request.Rules // completes the items of a request
+	upstreams *engine.Relay
 }
 
 // New returns a door.
-func New(opts Options) *Door { return &Door{opts, request.New(opts.Engine.Tools)} }
+func New(opts Options) *Door { return &Door{opts, request.New(opts.Engine.Tools), engine.NewRelay(opts.Engine)} }

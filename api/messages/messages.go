@@ -40,11 +40,15 @@ func named(handle exchange.Handler) exchange.Handler {
 // disconnects.
 func (d *Door) create(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	var req messageRequest
-	if err := x.Decode(r, createRule, &req); err != nil {
+	body, err := x.DecodeBody(r, createRule, &req)
+	if err != nil {
 		return err
 	}
 	ctx, leave := context.WithCancel(r.Context())
 	defer leave()
+	if d.passes(&req, body) {
+		return d.pass(x, r.WithContext(ctx), c, passed{&req, body}, leave)
+	}
 	a, err := d.start(ctx, c, &req)
 	if err != nil {
 		return err

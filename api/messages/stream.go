@@ -16,16 +16,26 @@ var errGone = errors.New("the client is gone")
 // stream answers with the events of a message. It sends the header with the first event, so that an earlier failure
 // can set the HTTP status. A later failure is sent as an event.
 func (d *Door) stream(x *exchange.Exchange, r *http.Request, c berth.Caller, a *answer, gone func()) error {
+	return stream(x, gone, func(out *exchange.EventWriter) error {
+		err := d.send(r.Context(), c, a, out)
+		if err == nil || errors.Is(err, errGone) {
+			return err
+		}
+		return a.fail(x.Header(), err)
+	})
+}
+
+// stream answers with the events that send sends, and with its error. It sends a ping while there are no events.
+func stream(x *exchange.Exchange, gone func(), send func(*exchange.EventWriter) error) error {
 	out := x.Events(false)
 	out.Ping("ping", bare{"ping"})
 	quiet := sync.OnceFunc(out.KeepAlive(gone))
 	defer quiet()
-	err := d.send(r.Context(), c, a, out)
+	err := send(out)
 	quiet()
 	if err == nil || errors.Is(err, errGone) {
 		return nil
 	}
-	err = a.fail(x.Header(), err)
 	if x.Started() {
 		status, e := exchange.Describe(err, x.RequestID())
 		_ = out.Typed(exchange.TypedEvent{Type: "error", Body: newFailure(status, e, x.RequestID())})

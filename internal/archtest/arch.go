@@ -147,7 +147,7 @@ var Imports = map[string][]string{
 	"api/manual": {},
 	"api/mcp": {"", "api/exchange", "cluster", "container", "container/command", "container/session", "guest",
 		"internal/rule"},
-	"api/messages": {"", "api/exchange", "api/request", "engine", "internal/rule", "journal", "tool"},
+	"api/messages": {"", "api/exchange", "api/request", "engine", "internal/rule", "journal", "model", "tool"},
 	"api/envd":     {"", "api/exchange", "api/preview", "guest"},
 	"api/e2b": {"", "api/envd", "api/exchange", "api/preview", "cluster", "container", "container/build",
 		"container/deadline", "container/volume", "egress", "files", "guest", "guest/jupyter", "internal/conns",

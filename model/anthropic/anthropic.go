@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"iter"
 	"net/http"
 	"strings"
@@ -60,6 +61,9 @@ type Provider struct {
 var (
 	_ model.Provider = (*Provider)(nil)
 	_ model.Lister   = (*Provider)(nil)
+
+	_ model.Forwarder     = (*Provider)(nil)
+	_ model.EndpointOwner = (*Provider)(nil)
 )
 
 // New returns a provider. It does not connect.
@@ -114,6 +118,43 @@ func (p *Provider) Stream(ctx context.Context, req *model.Request) iter.Seq2[mod
 		Answer:  func() upstream.Answer { return newAnswer(req, body, p.up.Log) },
 		Explain: explain,
 	})
+}
+
+// HasEndpoint implements model.EndpointOwner.
+func (p *Provider) HasEndpoint(endpoint string) bool { return endpoint == model.EndpointMessages }
+
+// Forward implements model.Forwarder.
+func (p *Provider) Forward(ctx context.Context, req *model.Request) iter.Seq2[model.Delta, error] {
+	if !p.HasEndpoint(req.Forwarded.Endpoint) {
+		return upstream.Fail(model.NoEndpoint(req.Forwarded.Endpoint, req.Model))
+	}
+	return p.up.ForwardBy(ctx, p.client, req, upstream.Forwarding{Path: "v1/messages", Usage: addUsage,
+		Last: "message_stop", Explain: func(r *upstream.Refusal) upstream.Complaint {
+			c := explain(r)
+			c.Param = "" // the client knows the fields, which the message names
+			return c
+		}})
+}
+
+// addUsage updates usage by a whole message, or by an event of a stream.
+func addUsage(used *berth.Usage, body []byte) error {
+	var answer struct {
+		Message struct {
+			Usage usage `json:"usage"`
+		} `json:"message"`
+		Usage usage `json:"usage"`
+	}
+	if err := json.Unmarshal(body, &answer); err != nil {
+		return fmt.Errorf("decode usage: %w", err)
+	}
+	in := used.InputTokenDetails
+	sum := usage{InputTokens: used.InputTokens - in.CachedTokens - in.CacheWriteTokens, CacheRead: in.CachedTokens,
+		CacheCreation: in.CacheWriteTokens, OutputTokens: used.OutputTokens}
+	sum.OutputDetails.ThinkingTokens = used.OutputTokenDetails.ReasoningTokens
+	sum.update(&answer.Message.Usage)
+	sum.update(&answer.Usage)
+	*used = sum.total()
+	return nil
 }
 
 // Models implements model.Lister.

@@ -54,6 +54,8 @@ var (
 	_ model.Lister    = (*Group)(nil)
 	_ model.Forwarder = (*Group)(nil)
 	_ model.ToolOwner = (*Group)(nil)
+
+	_ model.EndpointOwner = (*Group)(nil)
 )
 
 // New returns a group.
@@ -103,6 +105,13 @@ func (g *Group) Forward(ctx context.Context, req *model.Request) iter.Seq2[model
 func (g *Group) HasTool(name, toolType string) bool {
 	return !slices.ContainsFunc(g.targets(), func(t Target) bool {
 		return !model.HasTool(t.Upstream.opts.Keys[0].Provider, cmp.Or(t.Model, name), toolType)
+	})
+}
+
+// HasEndpoint implements model.EndpointOwner. All targets must have the endpoint.
+func (g *Group) HasEndpoint(endpoint string) bool {
+	return !slices.ContainsFunc(g.targets(), func(t Target) bool {
+		return !model.HasEndpoint(t.Upstream.opts.Keys[0].Provider, endpoint)
 	})
 }
 
