@@ -37,4 +37,6 @@ type Door struct {
 }
 
 // New returns a door.
-func New(opts Options) *Door { return &Door{opts, request.New(opts.Engine.Tools), engine.NewRelay(opts.Engine)} }
+func New(opts Options) *Door {
+	return &Door{opts, request.New(opts.Engine.Tools), engine.NewRelay(opts.Engine)}
+}
