@@ -28,7 +28,7 @@ type published struct {
 // signed.
 func publishRelease(t *testing.T) *published {
 	t.Helper()
-	for _, program := range []string{"apt-ftparchive", "createrepo_c", "rpm", "gpg", "ssh-keygen"} {
+	for _, program := range []string{"apt-ftparchive", "createrepo_c", "rpm", "gpg", "ssh-keygen", "openssl"} {
 		if _, err := exec.LookPath(program); err != nil {
 			t.Skipf("skipped: %s is not installed", program)
 		}
@@ -43,9 +43,14 @@ func publishRelease(t *testing.T) *published {
 		p.run("git", "clone", "-q", "..", clone)
 		secret := filepath.Join(t.TempDir(), "key")
 		p.run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", secret)
-		p.run("sh", "-c", `cd "$0" && RELEASE_GPG=berth@berth.run RELEASE_KEY="$1" RELEASE_ARCHS="$2" scripts/release`, clone,
-			secret, runtime.GOARCH)
+		cosign := filepath.Join(t.TempDir(), "cosign.pem")
+		p.run("openssl", "genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256", "-out", cosign)
+		p.run("sh", "-c", `cd "$0" && RELEASE_GPG=berth@berth.run RELEASE_KEY="$1" RELEASE_ARCHS="$2" RELEASE_COSIGN="$3" scripts/release`,
+			clone, secret, runtime.GOARCH, cosign)
 		p.dist = filepath.Join(clone, "dist")
+		// As cosign verify-blob does without a transparency log.
+		p.run("sh", "-c", `cd "$0" && base64 -d SHA256SUMS.cosign >"$1" &&
+			openssl dgst -sha256 -verify cosign.pub -signature "$1" SHA256SUMS`, p.dist, filepath.Join(t.TempDir(), "signature"))
 	} else {
 		copied := t.TempDir()
 		p.run("cp", "-r", p.dist+"/.", copied)
