@@ -223,6 +223,7 @@ var Imports = map[string][]string{
 	"e2e":                   {"", "internal/longtest", "internal/testsuite"},
 	"packaging/oci":         {},
 	"packaging/sbom":        {},
+	"packaging/vex":         {},
 	"e2e/bench": {"", "guest", "image", "internal/kubetest", "sandbox", "sandbox/gvisor", "server/state",
 		"store"},
 

@@ -87,8 +87,8 @@ func attestations(img v1.Image, ref name.Tag, arch, bom, source string) (v1.Imag
 	if err != nil {
 		return nil, v1.Hash{}, err
 	}
-	of := []subject{{fmt.Sprintf("pkg:docker/%s@%s?platform=linux%%2F%s", ref.Context().RepositoryStr(), ref.TagStr(), arch),
-		map[string]string{digest.Algorithm: digest.Hex}}}
+	purl := fmt.Sprintf("pkg:docker/%s@%s?platform=linux%%2F%s", ref.Context().RepositoryStr(), ref.TagStr(), arch)
+	of := []subject{{purl, map[string]string{digest.Algorithm: digest.Hex}}}
 	p, err := provenanceOf(arch, source)
 	if err != nil {
 		return nil, v1.Hash{}, err

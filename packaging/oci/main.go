@@ -5,7 +5,7 @@
 //	go run ./packaging/oci -tag berth:latest -o dist/berth.tar amd64=bin/berth arm64=dist/berth-arm64
 //	go run ./packaging/oci -tag berth:latest -o dist/berth.tar -template amd64=base.tar amd64=bin/berth
 //	go run ./packaging/oci -tag registry.example.com/berth:1.2.3 -push amd64=bin/berth
-//	go run ./packaging/oci -o dist/berth.tar -sbom amd64=berth.cdx.json -source URL@COMMIT -sign key.pem amd64=bin/berth
+//	go run ./packaging/oci -o dist/berth.tar -sbom amd64=bom.json -source URL@COMMIT -sign key.pem amd64=bin/berth
 //
 // Beside each image the index has its provenance and, with -sbom, its bill of materials, as BuildKit attaches them.
 // -sign adds a signature as cosign makes it, without a transparency log.
@@ -193,8 +193,8 @@ func image(arch, program, roots, template string, created time.Time) (v1.Image, 
 	return mutate.ConfigFile(img, config)
 }
 
-// archive writes an OCI layout with the index and its signature, if there is one, and the file in which Docker's classic
-// store finds the first image.
+// archive writes an OCI layout with the index and its signature, if there is one, and the file in which Docker's
+// classic store finds the first image.
 func archive(ref name.Tag, out string, index v1.ImageIndex, first, signed v1.Image, at name.Tag) error {
 	dir, err := os.MkdirTemp(filepath.Dir(out), ".oci-")
 	if err != nil {

@@ -132,7 +132,8 @@ func read(r io.Reader) (document, error) {
 		return doc, errors.New("it is no OpenVEX document")
 	}
 	for _, s := range doc.Statements {
-		if s.Vulnerability.Name == "" || s.Status == "" || len(s.Products) == 0 || len(s.Products[0].Subcomponents) == 0 {
+		if s.Vulnerability.Name == "" || s.Status == "" || len(s.Products) == 0 ||
+			len(s.Products[0].Subcomponents) == 0 {
 			return doc, fmt.Errorf("a statement has no vulnerability, status or subcomponent: %+v", s)
 		}
 	}
