@@ -120,8 +120,9 @@ func (c *client) listSandboxes(ctx context.Context, label string) ([]meta, error
 	return all, err
 }
 
-// An agentUse is how the driver uses agent-sandbox.
-type agentUse struct {
+// agents is the driver's use of agent-sandbox.
+type agents struct {
+	client  *client
 	reads   bool   // Sandboxes can be found and removed
 	creates bool   // new containers are Sandboxes
 	why     string // if not: the reason
@@ -129,12 +130,13 @@ type agentUse struct {
 
 // findAgentSandbox decides whether containers are Sandboxes.
 func (d *Driver) findAgentSandbox(ctx context.Context) error {
-	lacks, err := d.lacksAgentSandbox(ctx)
+	lacks, err := d.agents.lacks(ctx)
 	if err != nil {
 		return err
 	}
 	wanted := d.opts.AgentSandbox
-	d.agents = agentUse{reads: lacks == "", creates: lacks == "" && (wanted == nil || *wanted), why: lacks}
+	d.agents.reads, d.agents.why = lacks == "", lacks
+	d.agents.creates = d.agents.reads && (wanted == nil || *wanted)
 	switch {
 	case wanted != nil && *wanted && lacks != "":
 		return fmt.Errorf("kubernetes.agent_sandbox is true, but %s", lacks)
@@ -144,7 +146,7 @@ func (d *Driver) findAgentSandbox(ctx context.Context) error {
 	if d.agents.reads {
 		return nil
 	}
-	pods, _, err := d.client.listPods(ctx, labelInstance+"="+d.instance)
+	pods, _, err := d.client.listPods(ctx, labelInstance+"="+d.names.instance)
 	if err != nil {
 		return err
 	}
@@ -157,12 +159,12 @@ func (d *Driver) findAgentSandbox(ctx context.Context) error {
 	return nil
 }
 
-// lacksAgentSandbox returns what the driver lacks to use agent-sandbox, in words, or "".
-func (d *Driver) lacksAgentSandbox(ctx context.Context) (string, error) {
+// lacks returns what the driver lacks to use agent-sandbox, in words, or "".
+func (a *agents) lacks(ctx context.Context) (string, error) {
 	var served struct {
 		Resources []struct{ Name string }
 	}
-	err := d.client.do(ctx, http.MethodGet, "/apis/"+agentVersion, nil, "", nil, &served)
+	err := a.client.do(ctx, http.MethodGet, "/apis/"+agentVersion, nil, "", nil, &served)
 	if isCode(err, http.StatusNotFound) || isCode(err, http.StatusForbidden) {
 		return "the cluster does not serve " + agentVersion, nil
 	}
@@ -171,14 +173,14 @@ func (d *Driver) lacksAgentSandbox(ctx context.Context) (string, error) {
 	}
 	for _, r := range served.Resources {
 		if r.Name == agentPlural {
-			return d.lacksRights(ctx)
+			return a.lacksRights(ctx)
 		}
 	}
 	return "the cluster does not serve " + agentPlural + "." + agentVersion, nil
 }
 
 // lacksRights returns the rights to Sandboxes that the identity lacks, in words, or "".
-func (d *Driver) lacksRights(ctx context.Context) (string, error) {
+func (a *agents) lacksRights(ctx context.Context) (string, error) {
 	var lacks []string
 	for _, verb := range agentVerbs {
 		type attributes struct {
@@ -195,9 +197,9 @@ func (d *Driver) lacksRights(ctx context.Context) (string, error) {
 			Kind       string `json:"kind"`
 			Spec       spec   `json:"spec"`
 		}{"authorization.k8s.io/v1", "SelfSubjectAccessReview",
-			spec{attributes{d.client.namespace, verb, agentGroup, agentPlural}}}
+			spec{attributes{a.client.namespace, verb, agentGroup, agentPlural}}}
 		var verdict struct{ Status struct{ Allowed bool } }
-		if err := d.client.do(ctx, http.MethodPost, "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", nil,
+		if err := a.client.do(ctx, http.MethodPost, "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", nil,
 			typeJSON, review, &verdict); err != nil {
 			return "", fmt.Errorf("ask for the rights to Sandboxes: %w", err)
 		}
@@ -209,7 +211,7 @@ func (d *Driver) lacksRights(ctx context.Context) (string, error) {
 		return "", nil
 	}
 	return fmt.Sprintf("the identity may not %s %s.%s in namespace %s", strings.Join(lacks, ", "), agentPlural,
-		agentGroup, d.client.namespace), nil
+		agentGroup, a.client.namespace), nil
 }
 
 // make creates a Pod; or a Sandbox for it, and returns when the controller has made the Pod. After an
@@ -230,7 +232,7 @@ func (d *Driver) make(ctx context.Context, p *pod) error {
 		return err
 	}
 	if err == nil && d.agents.creates {
-		_, err = d.awaitMade(ctx, s)
+		_, err = d.agents.await(ctx, s)
 	}
 	if err != nil { // the object may exist
 		err = errors.Join(err, d.remove(context.WithoutCancel(ctx), p.Metadata.Name))
@@ -238,18 +240,18 @@ func (d *Driver) make(ctx context.Context, p *pod) error {
 	return err
 }
 
-// awaitMade returns the Pod of a Sandbox that was not started, when its controller has made it.
-func (d *Driver) awaitMade(ctx context.Context, s *agentSandbox) (*pod, error) {
+// await returns the Pod of a Sandbox that was not started, when its controller has made it.
+func (a *agents) await(ctx context.Context, s *agentSandbox) (*pod, error) {
 	failure := ""
 	for end := time.Now().Add(controllerTimeout); ; {
-		p, err := d.watchMade(ctx, s)
+		p, err := a.watch(ctx, s)
 		if p != nil || err != nil {
 			return p, err
 		}
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		now, err := d.client.getSandbox(ctx, s.Metadata.Name)
+		now, err := a.client.getSandbox(ctx, s.Metadata.Name)
 		if err != nil {
 			return nil, err
 		}
@@ -264,15 +266,15 @@ func (d *Driver) awaitMade(ctx context.Context, s *agentSandbox) (*pod, error) {
 	}
 }
 
-// watchMade returns the Pod of a Sandbox, or nil if there is none within controllerCheck.
-func (d *Driver) watchMade(ctx context.Context, s *agentSandbox) (made *pod, err error) {
+// watch returns the Pod of a Sandbox, or nil if there is none within controllerCheck.
+func (a *agents) watch(ctx context.Context, s *agentSandbox) (made *pod, err error) {
 	field := url.Values{"fieldSelector": {"metadata.name=" + s.Metadata.Name}}
-	all, version, err := d.client.list(ctx, d.client.podsPath(), field)
+	all, version, err := a.client.list(ctx, a.client.podsPath(), field)
 	if err != nil {
 		return nil, err
 	}
 	if len(all) > 0 {
-		p, err := d.client.getPod(ctx, s.Metadata.Name)
+		p, err := a.client.getPod(ctx, s.Metadata.Name)
 		if err == nil && s.owns(p) {
 			return p, nil
 		} else if err != nil && !isMissing(err) {
@@ -281,7 +283,7 @@ func (d *Driver) watchMade(ctx context.Context, s *agentSandbox) (made *pod, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, controllerCheck)
 	defer cancel()
-	err = d.client.watchPods(ctx, field, version, func(p *pod, deleted bool) bool {
+	err = a.client.watchPods(ctx, field, version, func(p *pod, deleted bool) bool {
 		if !deleted && s.owns(p) {
 			made = p
 		}
@@ -297,9 +299,9 @@ func (d *Driver) watchMade(ctx context.Context, s *agentSandbox) (made *pod, err
 }
 
 // take returns the Pod of a Sandbox for Start. From then on it is the only one that can be started.
-func (d *Driver) take(ctx context.Context, b *box) (p *pod, err error) {
+func (a *agents) take(ctx context.Context, b *box) (p *pod, err error) {
 	if p = b.pod; p == nil {
-		if p, err = d.awaitMade(ctx, b.sandbox); err != nil {
+		if p, err = a.await(ctx, b.sandbox); err != nil {
 			return nil, err
 		}
 	}
@@ -311,20 +313,20 @@ func (d *Driver) take(ctx context.Context, b *box) (p *pod, err error) {
 	}
 	patch := map[string]any{"metadata": meta{UID: b.sandbox.Metadata.UID,
 		Annotations: map[string]string{annotationPod: p.Metadata.UID}}}
-	return p, d.client.do(ctx, http.MethodPatch, d.client.sandboxPath(p.Metadata.Name), nil, typeMerge, patch, nil)
+	return p, a.client.do(ctx, http.MethodPatch, a.client.sandboxPath(p.Metadata.Name), nil, typeMerge, patch, nil)
 }
 
 // finish removes a Sandbox that was deleted and whose Pod is gone, before the cluster's garbage collector
 // does, and waits until it does not exist.
-func (d *Driver) finish(ctx context.Context, s *agentSandbox) error {
+func (a *agents) finish(ctx context.Context, s *agentSandbox) error {
 	ctx, cancel := context.WithTimeout(ctx, finishTimeout)
 	defer cancel()
-	err := d.client.deleteAt(ctx, d.client.sandboxPath(s.Metadata.Name), meta{UID: s.Metadata.UID}, nil, "Background")
+	err := a.client.deleteAt(ctx, a.client.sandboxPath(s.Metadata.Name), meta{UID: s.Metadata.UID}, nil, "Background")
 	if err != nil && !isMissing(err) && !isCode(err, http.StatusConflict) {
 		return err
 	}
 	for pause := minPause / 4; ; pause = min(2*pause, maxPause) {
-		now, err := d.client.getSandbox(ctx, s.Metadata.Name)
+		now, err := a.client.getSandbox(ctx, s.Metadata.Name)
 		if isMissing(err) || err == nil && now.Metadata.UID != s.Metadata.UID {
 			return nil
 		}

@@ -40,7 +40,7 @@ func TestAgentSandboxClaim(t *testing.T) { testClaim(t, kubetest.Agents) }
 // runs, and is not taken for the container.
 func checkReplacement(t *testing.T, c *kubetest.Cluster, d *Driver, b *drivertest.Box) {
 	t.Helper()
-	name, err := d.podName(b.ID)
+	name, err := d.names.pod(b.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +90,7 @@ func TestAgentSandboxPod(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.Destroy(t.Context(), spec.ID)
-	name, err := d.podName(spec.ID)
+	name, err := d.names.pod(spec.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +104,7 @@ func TestAgentSandboxPod(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer bare.Destroy(t.Context(), spec.ID)
-	if name, err = bare.podName(spec.ID); err != nil {
+	if name, err = bare.names.pod(spec.ID); err != nil {
 		t.Fatal(err)
 	}
 	other, err := bare.find(t.Context(), name)
@@ -114,7 +114,7 @@ func TestAgentSandboxPod(t *testing.T) {
 	if got, want := jsonOf(t, b.pod.Spec), jsonOf(t, other.pod.Spec); got != want {
 		t.Errorf("the Pod of a Sandbox differs:\n got %s\nwant %s", got, want)
 	}
-	if got := b.pod.Metadata.Labels[labelInstance]; got != d.instance {
+	if got := b.pod.Metadata.Labels[labelInstance]; got != d.names.instance {
 		t.Errorf("label %s is %q: the network policy does not select the Pod", labelInstance, got)
 	}
 	if !strings.Contains(d.Cluster().Pods, "agent-sandbox makes Pods") || !strings.Contains(bare.Cluster().Pods,
@@ -141,7 +141,7 @@ func TestAgentSandboxSwitched(t *testing.T) {
 	template := drivertest.Template(t)
 	drivertest.Start(t, first, sandbox.Spec{ID: "early", Template: template}).Must("echo kept >/tmp/file")
 	drivertest.Start(t, first, sandbox.Spec{ID: "lost", Template: template})
-	name, err := first.podName("lost")
+	name, err := first.names.pod("lost")
 	if err != nil {
 		t.Fatal(err)
 	}

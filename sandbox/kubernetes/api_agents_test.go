@@ -131,11 +131,11 @@ func TestAgentRequests(t *testing.T) {
 			t.Fatalf("with agent-sandbox: %+v, %v", d.agents, err)
 		}
 	}
-	name, err := a.podName("box")
+	name, err := a.names.pod("box")
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := a.newPod(name, kindSandbox, "image", owner{uid: nobodyID, gid: nobodyID})
+	p := a.pods.bare(name, kindSandbox, "image", owner{uid: nobodyID, gid: nobodyID})
 	p.Metadata.Annotations = map[string]string{annotationSandbox: "box", annotationEpoch: "0"}
 	p.Spec.SchedulingGates = []named{{gate}}
 	if err := a.make(t.Context(), p); err != nil {

@@ -54,18 +54,19 @@ func newAPIServer(t *testing.T) *apiServer {
 func (a *apiServer) driver(server string) *Driver {
 	c := newClient(identity{server: a.url, tls: &tls.Config{}, namespace: "n"})
 	a.t.Cleanup(c.close)
-	return &Driver{opts: Options{Server: server, CPURequest: 0.1, MemoryRequest: 1}, client: c,
-		instance: "0123456789ab", log: slog.New(slog.DiscardHandler)}
+	opts, names := Options{Server: server, CPURequest: 0.1, MemoryRequest: 1}, naming{"0123456789ab", server}
+	return &Driver{opts: opts, names: names, pods: podMaker{names, opts}, client: c, agents: agents{client: c},
+		log: slog.New(slog.DiscardHandler)}
 }
 
 // add adds the running Pod of a sandbox, with a guest.
 func (a *apiServer) add(d *Driver, id string) (name string) {
 	a.t.Helper()
-	name, err := d.podName(id)
+	name, err := d.names.pod(id)
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	p := d.newPod(name, kindSandbox, "image", owner{uid: nobodyID, gid: nobodyID})
+	p := d.pods.bare(name, kindSandbox, "image", owner{uid: nobodyID, gid: nobodyID})
 	p.Metadata.UID, p.Metadata.ResourceVersion = "uid-"+name, "1"
 	p.Metadata.Annotations = map[string]string{annotationSandbox: id, annotationEpoch: "0"}
 	a.start(p)

@@ -67,7 +67,7 @@ func (d *Driver) getOwn(ctx context.Context, name string) (*box, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !d.has(b.meta()) {
+	if !d.names.has(b.meta()) {
 		return nil, fmt.Errorf("%w: %s", sandbox.ErrClaimed, b.meta().Labels[labelServer])
 	}
 	return b, nil

@@ -17,11 +17,6 @@ import (
 
 var _ sandbox.Claimer = (*Driver)(nil)
 
-// has reports whether this server has a Pod or Sandbox.
-func (d *Driver) has(m *meta) bool {
-	return d.opts.Server == "" || m.Labels[labelServer] == d.opts.Server
-}
-
 // epochOf returns the epoch of the last claim of a Pod.
 func epochOf(m *meta) int64 {
 	n, err := strconv.ParseInt(m.Annotations[annotationEpoch], 10, 64)
@@ -37,7 +32,7 @@ const maxConflicts = 20
 
 // Claim implements sandbox.Claimer.
 func (d *Driver) Claim(ctx context.Context, id string, epoch int64) error {
-	name, err := d.podName(id)
+	name, err := d.names.pod(id)
 	if err != nil {
 		return fmt.Errorf("kubernetes: claim: %w", err)
 	}
@@ -58,7 +53,7 @@ func (d *Driver) claim(ctx context.Context, name string, epoch int64) error {
 		}
 		m := b.meta()
 		switch last := epochOf(m); {
-		case d.has(m) && last == epoch:
+		case d.names.has(m) && last == epoch:
 			return nil
 		case last >= epoch:
 			return fmt.Errorf("%w: %s, epoch %d", sandbox.ErrClaimed, m.Labels[labelServer], last)
@@ -81,7 +76,7 @@ func (d *Driver) claim(ctx context.Context, name string, epoch int64) error {
 
 // Claimed implements sandbox.Claimer.
 func (d *Driver) Claimed(ctx context.Context) (map[string]string, error) {
-	all, err := d.listAll(ctx, d.selectorOfAll(kindSandbox))
+	all, err := d.listAll(ctx, d.names.selectorOfAll(kindSandbox))
 	if err != nil {
 		return nil, fmt.Errorf("kubernetes: list: %w", err)
 	}
@@ -97,7 +92,7 @@ func (d *Driver) Claimed(ctx context.Context) (map[string]string, error) {
 // sweepOwn deletes the Pods of the state directory from before it was a cluster's. Their policy
 // stays.
 func (d *Driver) sweepOwn(ctx context.Context) error {
-	if d.own == "" || d.own == d.instance {
+	if d.own == "" || d.own == d.names.instance {
 		return nil
 	}
 	n, err := d.sweep(ctx, labelInstance+"="+d.own, nil)

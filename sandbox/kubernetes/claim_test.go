@@ -81,7 +81,7 @@ func testClaim(t *testing.T, namespace string) {
 		t.Error("the former server's connection goes on")
 	}
 	// One with the old epoch is refused by the guest, should it come late.
-	name, err := a.podName(box.ID)
+	name, err := a.names.pod(box.ID)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -69,14 +69,14 @@ func (d *Driver) watch(ctx context.Context) {
 	for ctx.Err() == nil {
 		// Pods of other servers are watched as well: one that another server claims leaves a selection
 		// by server like one that is deleted.
-		all := d.selectorOfAll(kindSandbox)
+		all := d.names.selectorOfAll(kindSandbox)
 		_, version, err := d.client.listPods(ctx, all)
 		for err == nil {
 			pause = minPause
 			err = d.client.watchPods(ctx, url.Values{"labelSelector": {all}, "allowWatchBookmarks": {"true"}}, version,
 				func(p *pod, gone bool) bool {
 					version = p.Metadata.ResourceVersion
-					if gone && d.has(&p.Metadata) && !replaced(p) {
+					if gone && d.names.has(&p.Metadata) && !replaced(p) {
 						d.deleted.add(p.Metadata.Name, p.Metadata.UID, endOfDeleted(p, time.Now()))
 					}
 					return false

@@ -31,7 +31,7 @@ func testEnds(t *testing.T, c *kubetest.Cluster, d *Driver) {
 	template := drivertest.Template(t)
 	pods := d.client.podsPath() + "/"
 	path := func(id string) string {
-		name, err := d.podName(id)
+		name, err := d.names.pod(id)
 		if err != nil {
 			t.Fatal(err)
 		}

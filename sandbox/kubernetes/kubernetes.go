@@ -88,12 +88,13 @@ type Driver struct {
 	log      *slog.Logger
 	client   *client
 	images   *images
-	instance string
-	own      string // name of the state directory, if servers share instance
+	names    naming
+	pods     podMaker
+	own      string // name of the state directory, if servers share an instance
 	features sandbox.Features
 	deleted  deletions
 	usages   usages
-	agents   agentUse
+	agents   agents
 	version  string // of the API server
 
 	stop context.CancelFunc // ends the watch
@@ -137,6 +138,7 @@ func (d *Driver) open(ctx context.Context) (err error) {
 		return errors.New("no namespace given: name one for the sandboxes in kubernetes.namespace")
 	}
 	d.client = newClient(id)
+	d.agents.client = d.client
 	var version struct {
 		GitVersion string `json:"gitVersion"`
 	}
@@ -181,14 +183,15 @@ func (d *Driver) openState() (err error) {
 	if d.opts.StateDir, err = filepath.Abs(d.opts.StateDir); err != nil {
 		return err
 	}
-	d.instance, err = sandbox.Instance(d.opts.StateDir, func() error {
+	d.names.instance, err = sandbox.Instance(d.opts.StateDir, func() error {
 		d.log.Warn("kubernetes: the state directory is a copy; its sandboxes are left to the original", "dir",
 			d.opts.StateDir)
 		return nil
 	})
 	if d.opts.Server != "" {
-		d.own, d.instance = d.instance, d.opts.Instance
+		d.own, d.names = d.names.instance, naming{d.opts.Instance, d.opts.Server}
 	}
+	d.pods = podMaker{d.names, d.opts}
 	return err
 }
 
@@ -278,7 +281,7 @@ func (d *Driver) Clear(ctx context.Context) error {
 
 // List returns the ids of all sandboxes that exist, alive or dead.
 func (d *Driver) List(ctx context.Context) ([]string, error) {
-	all, err := d.listAll(ctx, d.selector(kindSandbox))
+	all, err := d.listAll(ctx, d.names.selector(kindSandbox))
 	if err != nil {
 		return nil, fmt.Errorf("kubernetes: list: %w", err)
 	}

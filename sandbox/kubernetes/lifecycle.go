@@ -24,7 +24,7 @@ const (
 // Create creates the Pod, or the Sandbox that it is made of. It is not scheduled before Start. For the
 // first sandbox of a template it pushes the template's image.
 func (d *Driver) Create(ctx context.Context, spec sandbox.Spec) error {
-	name, err := d.podName(spec.ID)
+	name, err := d.names.pod(spec.ID)
 	if err != nil {
 		return fmt.Errorf("kubernetes: create: %w", err)
 	}
@@ -43,14 +43,14 @@ func (d *Driver) create(ctx context.Context, name string, spec sandbox.Spec) err
 		return err
 	}
 	who.root = d.opts.Root
-	if err := d.checkUser(who, spec.Template.Ref); err != nil {
+	if err := checkUser(who, spec.Template.Ref); err != nil {
 		return err
 	}
 	image, err := d.images.template(ctx, spec.Template, who)
 	if err != nil {
 		return err
 	}
-	if err := d.make(ctx, d.sandboxPod(name, image, home, who, spec)); err != nil {
+	if err := d.make(ctx, d.pods.sandbox(name, image, home, who, spec)); err != nil {
 		return err
 	}
 	d.deleted.forget(name)
@@ -59,7 +59,7 @@ func (d *Driver) create(ctx context.Context, name string, spec sandbox.Spec) err
 
 // Start lets the cluster schedule the Pod, and returns when its guest runs.
 func (d *Driver) Start(ctx context.Context, id string) error {
-	name, err := d.podName(id)
+	name, err := d.names.pod(id)
 	if err != nil {
 		return fmt.Errorf("kubernetes: start: %w", err)
 	}
@@ -83,7 +83,7 @@ func (d *Driver) start(ctx context.Context, name string) error {
 	}
 	p := b.pod
 	if b.sandbox != nil {
-		if p, err = d.take(ctx, b); err != nil {
+		if p, err = d.agents.take(ctx, b); err != nil {
 			return err
 		}
 	}
@@ -119,7 +119,7 @@ func (d *Driver) start(ctx context.Context, name string) error {
 // Dial starts a relay in the sandbox, which connects to the guest's socket and carries the
 // connection over its standard streams. The relay ends with the connection.
 func (d *Driver) Dial(ctx context.Context, id string) (net.Conn, error) {
-	name, err := d.podName(id)
+	name, err := d.names.pod(id)
 	if err != nil {
 		return nil, fmt.Errorf("kubernetes: dial: %w", err)
 	}
@@ -173,7 +173,7 @@ func (d *Driver) wrap(what, id string, err error) error {
 // Stats reports the state and resource use of the sandbox. A program in the sandbox reads the
 // figures, which a hostile one may falsify.
 func (d *Driver) Stats(ctx context.Context, id string) (sandbox.Stats, error) {
-	name, err := d.podName(id)
+	name, err := d.names.pod(id)
 	if err != nil {
 		return sandbox.Stats{}, fmt.Errorf("kubernetes: stats: %w", err)
 	}
@@ -192,7 +192,7 @@ func (d *Driver) Stats(ctx context.Context, id string) (sandbox.Stats, error) {
 	}
 	stats := sandbox.Stats{State: state, Reason: e.reason, Detail: e.detail}
 	if p := b.current(); p != nil && p.container().State.Running != nil && state == sandbox.StateRunning {
-		d.usage(ctx, name, &stats)
+		d.usages.add(ctx, d.client, name, &stats)
 	}
 	return stats, nil
 }
@@ -209,7 +209,7 @@ func (d *Driver) Resume(_ context.Context, id string) error {
 
 // Destroy deletes the Pod, and returns when its node has ended its processes and removed its files.
 func (d *Driver) Destroy(ctx context.Context, id string) error {
-	name, err := d.podName(id)
+	name, err := d.names.pod(id)
 	if err == nil {
 		err = d.remove(ctx, name)
 	}
@@ -232,7 +232,7 @@ func (d *Driver) remove(ctx context.Context, name string) error {
 		}
 	}
 	if err == nil && b.sandbox != nil {
-		if err := d.finish(ctx, b.sandbox); err != nil {
+		if err := d.agents.finish(ctx, b.sandbox); err != nil {
 			return err
 		}
 	}

@@ -53,35 +53,53 @@ var rootCapabilities = []string{
 	"SETFCAP", "SETGID", "SETPCAP", "SETUID", "SYS_CHROOT",
 }
 
-// podName returns the name of a sandbox's Pod. Ids that differ only in what a name cannot have get
+// naming names the objects of a driver.
+type naming struct {
+	instance string
+	server   string // Options.Server
+}
+
+// pod returns the name of a sandbox's Pod. Ids that differ only in what a name cannot have get
 // different names.
-func (d *Driver) podName(id string) (string, error) {
+func (n naming) pod(id string) (string, error) {
 	if err := sandbox.CheckID(id); err != nil {
 		return "", err
 	}
 	sum := sha256.Sum256([]byte(id))
 	words := strings.Trim(strings.ReplaceAll(id, "_", "-"), "-")
-	return strings.Join([]string{"berth", d.instance, words[:min(len(words), 40)], hex.EncodeToString(sum[:4])},
+	return strings.Join([]string{"berth", n.instance, words[:min(len(words), 40)], hex.EncodeToString(sum[:4])},
 		"-"), nil
 }
 
+// policy returns the name of the network policy.
+func (n naming) policy() string { return "berth-" + n.instance }
+
 // selector returns the label selector of this driver's Pods of a kind.
-func (d *Driver) selector(kind string) string {
-	s := d.selectorOfAll(kind)
-	if d.opts.Server != "" {
-		s += "," + labelServer + "=" + d.opts.Server
+func (n naming) selector(kind string) string {
+	s := n.selectorOfAll(kind)
+	if n.server != "" {
+		s += "," + labelServer + "=" + n.server
 	}
 	return s
 }
 
 // selectorOfAll returns the label selector of the Pods of all servers that share the instance.
-func (d *Driver) selectorOfAll(kind string) string {
-	return labelInstance + "=" + d.instance + "," + labelKind + "=" + kind
+func (n naming) selectorOfAll(kind string) string {
+	return labelInstance + "=" + n.instance + "," + labelKind + "=" + kind
 }
 
-// newPod returns what all of the driver's Pods have in common: no rights in the cluster, no name
+// has reports whether this server has a Pod or Sandbox.
+func (n naming) has(m *meta) bool { return n.server == "" || m.Labels[labelServer] == n.server }
+
+// A podMaker describes the Pods of a driver.
+type podMaker struct {
+	names naming
+	opts  Options
+}
+
+// bare returns what all of the driver's Pods have in common: no rights in the cluster, no name
 // service, no restart. It satisfies the restricted Pod Security Standard unless root is set.
-func (d *Driver) newPod(name, kind, image string, who owner) *pod {
+func (m podMaker) bare(name, kind, image string, who owner) *pod {
 	no, yes := false, true
 	uid, gid := int64(who.uid), int64(who.gid)
 	security := &podSecurity{RunAsUser: &uid, RunAsGroup: &gid, RunAsNonRoot: &yes, Seccomp: &seccomp{"RuntimeDefault"},
@@ -95,13 +113,13 @@ func (d *Driver) newPod(name, kind, image string, who owner) *pod {
 	}
 	grace, soon := int64(1), int64(evictAfter)
 	p := &pod{APIVersion: "v1", Kind: "Pod",
-		Metadata: meta{Name: name, Labels: map[string]string{labelInstance: d.instance, labelKind: kind}},
+		Metadata: meta{Name: name, Labels: map[string]string{labelInstance: m.names.instance, labelKind: kind}},
 		Spec: podSpec{
-			RuntimeClassName: d.opts.RuntimeClass, NodeSelector: d.opts.NodeSelector,
+			RuntimeClassName: m.opts.RuntimeClass, NodeSelector: m.opts.NodeSelector,
 			Tolerations: append([]Toleration{
 				{Key: "node.kubernetes.io/not-ready", Operator: "Exists", Effect: "NoExecute", Seconds: &soon},
 				{Key: "node.kubernetes.io/unreachable", Operator: "Exists", Effect: "NoExecute", Seconds: &soon},
-			}, d.opts.Tolerations...),
+			}, m.opts.Tolerations...),
 			Hostname: hostname, DNSPolicy: "None",
 			DNSConfig: &dnsConfig{Nameservers: []string{"127.0.0.1"},
 				Options: []dnsOption{{"timeout", "30"}, {"attempts", "1"}, {"no-aaaa", ""}}},
@@ -111,25 +129,25 @@ func (d *Driver) newPod(name, kind, image string, who owner) *pod {
 				SecurityContext: container, MessagePolicy: "FallbackToLogsOnError"}},
 		},
 	}
-	if d.opts.Server != "" {
-		p.Metadata.Labels[labelServer] = d.opts.Server
+	if m.opts.Server != "" {
+		p.Metadata.Labels[labelServer] = m.opts.Server
 	}
-	for _, s := range d.opts.PullSecrets {
+	for _, s := range m.opts.PullSecrets {
 		p.Spec.ImagePullSecrets = append(p.Spec.ImagePullSecrets, named{s})
 	}
 	return p
 }
 
-// sandboxPod returns the Pod of a sandbox. It is not scheduled before Start.
-func (d *Driver) sandboxPod(name, image, home string, who owner, spec sandbox.Spec) *pod {
+// sandbox returns the Pod of a sandbox. It is not scheduled before Start.
+func (m podMaker) sandbox(name, image, home string, who owner, spec sandbox.Spec) *pod {
 	l := spec.Limits.WithDefaults()
-	p := d.newPod(name, kindSandbox, image, who)
+	p := m.bare(name, kindSandbox, image, who)
 	p.Metadata.Annotations = map[string]string{annotationSandbox: spec.ID}
 	p.Spec.SchedulingGates = []named{{gate}}
 	c := &p.Spec.Containers[0]
 	c.Command = []string{guestPath}
-	c.Env = guestEnv(spec.Env, l, d.opts.Server != "")
-	if d.opts.Server != "" {
+	c.Env = guestEnv(spec.Env, l, m.opts.Server != "")
+	if m.opts.Server != "" {
 		p.Metadata.Annotations[annotationEpoch] = "0"
 	}
 	if !who.root { // which would find it by itself
@@ -143,8 +161,8 @@ func (d *Driver) sandboxPod(name, image, home string, who owner, spec sandbox.Sp
 	c.Resources = resources{
 		Limits: map[string]string{"memory": memory, "cpu": cpu, "ephemeral-storage": strconv.FormatInt(l.Disk, 10)},
 		Requests: map[string]string{
-			"memory":            strconv.FormatInt(int64(float64(l.Memory)*d.opts.MemoryRequest), 10),
-			"cpu":               strconv.FormatInt(int64(math.Ceil(l.CPU*1000*d.opts.CPURequest)), 10) + "m",
+			"memory":            strconv.FormatInt(int64(float64(l.Memory)*m.opts.MemoryRequest), 10),
+			"cpu":               strconv.FormatInt(int64(math.Ceil(l.CPU*1000*m.opts.CPURequest)), 10) + "m",
 			"ephemeral-storage": "0",
 		},
 	}
@@ -196,7 +214,7 @@ func guestEnv(spec []string, l sandbox.Limits, epochs bool) []variable {
 }
 
 // checkUser returns an error unless commands of a template may run with the driver's settings.
-func (d *Driver) checkUser(who owner, ref string) error {
+func checkUser(who owner, ref string) error {
 	if who.uid == 0 && !who.root {
 		return fmt.Errorf("template %s: its commands run as root, which needs kubernetes.root", ref)
 	}

@@ -11,8 +11,8 @@ import (
 // Whatever a sandbox's environment says, the guest filters system calls, and Kubernetes replaces nothing in it. No
 // Pod has rights in the cluster or a part of its node.
 func TestPodOfHostileEnvironment(t *testing.T) {
-	d := &Driver{instance: "a", opts: Options{Server: "srv_a"}}
-	p := d.sandboxPod("berth-a-x", "image", "/home/user", owner{uid: 1000, gid: 1000}, sandbox.Spec{ID: "cntr_1",
+	m := podMaker{naming{"a", "srv_a"}, Options{Server: "srv_a"}}
+	p := m.sandbox("berth-a-x", "image", "/home/user", owner{uid: 1000, gid: 1000}, sandbox.Spec{ID: "cntr_1",
 		Env: []string{"BERTH_FILTER=0", "BERTH_GUEST_SOCKET=/tmp/s", "BERTH_EPOCHS=0", "A=$(BERTH_EPOCHS)", "A2=$$(HOME)"}})
 	got := map[string]string{}
 	for _, v := range p.Spec.Containers[0].Env { // as Kubernetes does: the last one counts

@@ -12,18 +12,16 @@ import (
 	"time"
 )
 
-func (d *Driver) policyName() string { return "berth-" + d.instance }
-
 func (d *Driver) policyPath() string {
-	return "/apis/networking.k8s.io/v1/namespaces/" + d.client.namespace + "/networkpolicies/" + d.policyName()
+	return "/apis/networking.k8s.io/v1/namespaces/" + d.client.namespace + "/networkpolicies/" + d.names.policy()
 }
 
 // denyTraffic writes the network policy that permits the driver's Pods no traffic. Their way out
 // is the guest's stream to the server, through the API server and the node.
 func (d *Driver) denyTraffic(ctx context.Context) error {
-	labels := map[string]string{labelInstance: d.instance}
+	labels := map[string]string{labelInstance: d.names.instance}
 	policy := networkPolicy{APIVersion: "networking.k8s.io/v1", Kind: "NetworkPolicy",
-		Metadata: meta{Name: d.policyName(), Labels: labels},
+		Metadata: meta{Name: d.names.policy(), Labels: labels},
 		Spec:     networkPolicySpec{PodSelector: selector{labels}, PolicyTypes: []string{"Ingress", "Egress"}}}
 	return d.client.do(ctx, http.MethodPatch, d.policyPath(), url.Values{"fieldManager": {"berth"}, "force": {"true"}},
 		typeApply, policy, nil)
@@ -45,8 +43,8 @@ func (d *Driver) checkDenied(ctx context.Context) error {
 	}
 	var random [4]byte
 	rand.Read(random[:])
-	name := "berth-" + d.instance + "-probe-" + hex.EncodeToString(random[:])
-	p := d.newPod(name, kindProbe, image, owner{uid: nobodyID, gid: nobodyID})
+	name := d.names.policy() + "-probe-" + hex.EncodeToString(random[:])
+	p := d.pods.bare(name, kindProbe, image, owner{uid: nobodyID, gid: nobodyID})
 	p.Spec.ActiveDeadlineSeconds = int64(openTimeout / time.Second)
 	yes := true
 	c := &p.Spec.Containers[0]
@@ -110,7 +108,7 @@ const probeReached = 3
 // sweepProbes deletes the probes that earlier servers left.
 func (d *Driver) sweepProbes(ctx context.Context) error {
 	grace := int64(0)
-	_, err := d.sweep(ctx, d.selector(kindProbe), &grace)
+	_, err := d.sweep(ctx, d.names.selector(kindProbe), &grace)
 	return err
 }
 

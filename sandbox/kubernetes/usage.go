@@ -57,25 +57,25 @@ func (u *usages) forget(name string) {
 // maxUsage bounds the answer, in bytes.
 const maxUsage = 4 << 10
 
-// usage adds the resource use of a sandbox. The nodes' own figures need a permission with which
+// add adds the resource use of a sandbox. The nodes' own figures need a permission with which
 // one could run commands in every Pod, so the guest program reads the control group's. What it
 // cannot read stays zero.
-func (d *Driver) usage(ctx context.Context, name string, stats *sandbox.Stats) {
-	r, ok := d.usages.get(name)
+func (u *usages) add(ctx context.Context, c *client, name string, stats *sandbox.Stats) {
+	r, ok := u.get(name)
 	if !ok {
-		r = d.readUsage(ctx, name)
-		d.usages.set(name, r)
+		r = readUsage(ctx, c, name)
+		u.set(name, r)
 	}
 	stats.CPU, stats.Memory, stats.MemoryPeak, stats.PIDs = max(r.CPU, 0), max(r.Memory, 0), max(r.MemoryPeak, 0),
 		int(max(r.PIDs, 0))
 }
 
 // readUsage starts the program that reads the figures.
-func (d *Driver) readUsage(ctx context.Context, name string) reading {
+func readUsage(ctx context.Context, c *client, name string) reading {
 	r := reading{at: time.Now()}
 	ctx, cancel := context.WithTimeout(ctx, usageTime)
 	defer cancel()
-	s, err := d.client.exec(ctx, name, guestPath, "usage")
+	s, err := c.exec(ctx, name, guestPath, "usage")
 	if err != nil {
 		return r
 	}
