@@ -105,7 +105,7 @@ func run() error {
 		return runProxy(*upstream)
 	}
 	if *pods != "" {
-		b.runPods(*pods)
+		podBench{b}.run(*pods)
 	}
 	chosen, err := choose(*only)
 	if err != nil {

@@ -29,10 +29,13 @@ type podResults struct {
 	Errors       []string
 }
 
-// measurePods measures from the request for a container to the end of its first command, with the
+// podBench measures containers as Pods, for the subject scale.
+type podBench struct{ *bench }
+
+// measure measures from the request for a container to the end of its first command, with the
 // driver kubernetes. The cluster needs namespaces of its own, so another process of this program
-// measures there (runPods).
-func (b *bench) measurePods(ctx context.Context) error {
+// measures there (run).
+func (b podBench) measure(ctx context.Context) error {
 	t := &table{title: "Create → first command, as a Pod"}
 	defer b.show(t)
 	program := os.Getenv(kubetest.ProgramEnv)
@@ -81,11 +84,11 @@ func (b *bench) measurePods(ctx context.Context) error {
 	return nil
 }
 
-// runPods starts a cluster, measures there, and prints the results. It ends the process.
-func (b *bench) runPods(state string) {
+// run starts a cluster, measures there, and prints the results. It ends the process.
+func (b podBench) run(state string) {
 	b.state = state
 	kubetest.Run(func() int {
-		all, err := b.podsIn(context.Background()) // the parent kills the namespaces when it is interrupted
+		all, err := b.inCluster(context.Background()) // the parent kills the namespaces when it is interrupted
 		if err == nil {
 			err = json.NewEncoder(os.Stdout).Encode(all)
 		}
@@ -97,8 +100,8 @@ func (b *bench) runPods(state string) {
 	})
 }
 
-// podsIn measures in the cluster's namespaces.
-func (b *bench) podsIn(ctx context.Context) (all []podResults, err error) {
+// inCluster measures in the cluster's namespaces.
+func (b podBench) inCluster(ctx context.Context) (all []podResults, err error) {
 	c, err := kubetest.Open()
 	if err != nil {
 		return nil, err
@@ -123,11 +126,11 @@ func (b *bench) podsIn(ctx context.Context) (all []podResults, err error) {
 				"kubernetes: {kubeconfig: %q, namespace: %s, registry: %s, cpu_request: 0.01, memory_request: 0.1}\n",
 				c.Kubeconfig, kind.namespace, kubetest.Registry)
 		r := podResults{Kind: kind.name}
-		cold, err := b.podsCold(ctx, shared+noPool)
+		cold, err := b.cold(ctx, shared+noPool)
 		if err != nil {
 			return nil, fmt.Errorf("%s, cold: %w", kind.name, err)
 		}
-		pooled, err := b.podsPooled(ctx, shared+onePool)
+		pooled, err := b.pooled(ctx, shared+onePool)
 		if err != nil {
 			return nil, fmt.Errorf("%s, from the pool: %w", kind.name, err)
 		}
@@ -140,8 +143,8 @@ func (b *bench) podsIn(ctx context.Context) (all []podResults, err error) {
 	return all, nil
 }
 
-// servePods starts the only server of a cluster of servers.
-func (b *bench) servePods(ctx context.Context, config string) (*server, error) {
+// serve starts the only server of a cluster of servers.
+func (b podBench) serve(ctx context.Context, config string) (*server, error) {
 	ports, err := freePorts(1)
 	if err != nil {
 		return nil, err
@@ -157,10 +160,10 @@ func (b *bench) servePods(ctx context.Context, config string) (*server, error) {
 	return s, s.start(ctx)
 }
 
-// podsCold measures Pods that are made when they are asked for. The first one is not counted: it
+// cold measures Pods that are made when they are asked for. The first one is not counted: it
 // pushes the template and makes the node pull it.
-func (b *bench) podsCold(ctx context.Context, config string) (all series, err error) {
-	s, err := b.servePods(ctx, config)
+func (b podBench) cold(ctx context.Context, config string) (all series, err error) {
+	s, err := b.serve(ctx, config)
 	if err != nil {
 		return all, err
 	}
@@ -182,9 +185,9 @@ func (b *bench) podsCold(ctx context.Context, config string) (all series, err er
 	return all, nil
 }
 
-// podsPooled measures Pods that wait for a container.
-func (b *bench) podsPooled(ctx context.Context, config string) (all series, err error) {
-	s, err := b.servePods(ctx, config)
+// pooled measures Pods that wait for a container.
+func (b podBench) pooled(ctx context.Context, config string) (all series, err error) {
+	s, err := b.serve(ctx, config)
 	if err != nil {
 		return all, err
 	}

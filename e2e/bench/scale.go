@@ -19,7 +19,7 @@ const (
 
 // measureScale measures several servers, and then containers that all of them reach.
 func measureScale(ctx context.Context, b *bench) error {
-	return errors.Join(b.measureServers(ctx), b.measurePods(ctx))
+	return errors.Join(b.measureServers(ctx), podBench{b}.measure(ctx))
 }
 
 // measureServers measures 1, 2 and 3 servers on one PostgreSQL, beside one with SQLite, and how much

@@ -2,19 +2,12 @@ package mux
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"net"
 	"os"
 	"sync"
 	"time"
-)
-
-var (
-	// ErrReset means that the other end has reset the stream.
-	ErrReset = errors.New("the stream was reset")
-	errFull  = errors.New("the stream was reset: too much data of the guest was not read")
 )
 
 // A Stream is one connection of a session. Close ends both directions; data that arrives

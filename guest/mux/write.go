@@ -2,17 +2,9 @@ package mux
 
 import (
 	"context"
-	"encoding/binary"
 	"net"
 	"time"
 )
-
-// A reply is a frame without a body that waits to be sent to the guest.
-type reply struct {
-	kind       byte
-	flags      uint16
-	id, length uint32
-}
 
 // send writes one frame, unless cancel is closed before its turn. It ends the session if the
 // guest does not read the frame in time.
@@ -75,14 +67,6 @@ func (s *Session) wake() (sent func(), err error) {
 		return nil, ErrLost
 	}
 	return s.sleeper.Sent, nil
-}
-
-// append appends the frame to b.
-func (r reply) append(b []byte) []byte {
-	b = append(b, 0, r.kind)
-	b = binary.BigEndian.AppendUint16(b, r.flags)
-	b = binary.BigEndian.AppendUint32(b, r.id)
-	return binary.BigEndian.AppendUint32(b, r.length)
 }
 
 // answer queues a frame for the guest, or drops it if too many wait. It does not block:

@@ -26,21 +26,6 @@ const (
 	maxMethods = 40
 )
 
-// Knots are the packages above maxBack, with the share that they may have. Packages only leave the list.
-var Knots = map[string]int{
-	"guest/mux":          35,
-	"internal/kubetest":  30,
-	"model/balance":      31,
-	"sandbox/docker":     29,
-	"sandbox/drivertest": 30,
-	"tool/mcp":           37,
-}
-
-// Crowds are the types above maxMethods, with the number of methods that they may have. Types only leave the list.
-var Crowds = map[string]int{
-	"e2e/bench.bench": 42,
-}
-
 // A room is a package of files that use each other.
 type room struct {
 	path    string
@@ -208,17 +193,11 @@ func countBack(uses map[string]map[string]bool) (arrows, back int) {
 	return arrows, back
 }
 
-// knots returns a message for each package and type that breaks a limit of rooms, or is listed in vain.
+// knots returns a message for each package and type that breaks a limit of rooms.
 func knots(all []room) (broken []string) {
-	known := map[string]bool{}
-	check := func(what, unit string, got, limit int, listed map[string]int) {
-		allowed, exempt := listed[what]
-		known[what] = true
-		switch {
-		case exempt && got <= limit:
-			broken = append(broken, fmt.Sprintf("%s has %d %s: remove it from the list", what, got, unit))
-		case got > max(limit, allowed):
-			broken = append(broken, fmt.Sprintf("%s has %d %s, more than %d", what, got, unit, max(limit, allowed)))
+	check := func(what, unit string, got, limit int) {
+		if got > limit {
+			broken = append(broken, fmt.Sprintf("%s has %d %s, more than %d", what, got, unit, limit))
 		}
 	}
 	for _, r := range all {
@@ -226,16 +205,9 @@ func knots(all []room) (broken []string) {
 		if r.arrows <= fewArrows {
 			share = 0
 		}
-		check(r.path, "% of its arrows between files run back", share, maxBack, Knots)
+		check(r.path, "% of its arrows between files run back", share, maxBack)
 		for name, n := range r.methods {
-			check(r.path+"."+name, "methods", n, maxMethods, Crowds)
-		}
-	}
-	for _, listed := range []map[string]int{Knots, Crowds} {
-		for what := range listed {
-			if !known[what] {
-				broken = append(broken, what+" is in a list and does not exist")
-			}
+			check(r.path+"."+name, "methods", n, maxMethods)
 		}
 	}
 	slices.SortFunc(broken, cmp.Compare)

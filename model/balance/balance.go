@@ -154,42 +154,6 @@ func (g *Group) try(ctx context.Context, req *model.Request, plan []Target, yiel
 	return failed
 }
 
-// elsewhere reports whether another upstream may succeed after err.
-func elsewhere(ctx context.Context, err error) bool {
-	if ctx.Err() != nil {
-		return false
-	}
-	switch berth.ErrorCode(err) {
-	case berth.CodeUpstream, berth.CodeRateLimited, berth.CodeUnavailable, berth.CodeNotFound:
-		return true
-	}
-	return false
-}
-
-// better returns the more promising of two errors: the one that may pass, and sooner.
-// err may be nil.
-func better(err, next error) error {
-	if err == nil {
-		return next
-	}
-	passes := func(err error) bool {
-		code := berth.ErrorCode(err)
-		return code == berth.CodeUpstream || code == berth.CodeRateLimited
-	}
-	if passes(err) != passes(next) {
-		if passes(err) {
-			return err
-		}
-		return next
-	}
-	a, aKnown := model.RetryAfter(err)
-	b, bKnown := model.RetryAfter(next)
-	if passes(err) && (!bKnown && aKnown || aKnown && b < a) {
-		return next
-	}
-	return err
-}
-
 // Models implements model.Lister. It returns the models of the first upstream that
 // answers.
 func (g *Group) Models(ctx context.Context) (models []berth.Model, err error) {

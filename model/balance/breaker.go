@@ -173,3 +173,6 @@ func (b *breaker) skipped() error {
 			int(math.Ceil(rest.Seconds())))}
 	return model.WithRetryAfter(err, rest)
 }
+
+// errLeft is reported to the breaker when the caller left before an outcome.
+var errLeft = errors.New("the caller left")

@@ -122,3 +122,9 @@ func (r *ring) accepted(k *key) {
 	defer r.mu.Unlock()
 	k.bad = false
 }
+
+// A Key is one secret of an upstream, and the provider that uses it.
+type Key struct {
+	Name     string // shown in place of the secret: its environment variable
+	Provider model.Provider
+}

@@ -2,43 +2,10 @@ package balance
 
 import (
 	"math"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/berth-run/berth"
 )
-
-// counters count since the server started.
-type counters struct {
-	turns, completed, failed atomic.Int64
-	input, output            atomic.Int64
-	first, whole             average // times to the first output and of completed turns
-}
-
-// An average is a mean in which the latest values count most. It is safe for concurrent use.
-type average struct {
-	mu  sync.Mutex
-	of  time.Duration
-	any bool
-}
-
-// add adds a value: a tenth of the average is the latest.
-func (a *average) add(d time.Duration) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if !a.any {
-		a.of, a.any = d, true
-	}
-	a.of += (d - a.of) / 10
-}
-
-// milliseconds returns the average; 0 before the first value.
-func (a *average) milliseconds() int64 {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.of.Milliseconds()
-}
 
 // Status returns the current state and counts of the upstream.
 func (u *Upstream) Status() berth.Upstream {

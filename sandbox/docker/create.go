@@ -18,16 +18,6 @@ import (
 	"github.com/berth-run/berth/sandbox"
 )
 
-// Paths inside a sandbox.
-const (
-	guestDir    = "/.berth"
-	guestPath   = guestDir + "/guest" // the guest program
-	guestRunDir = guestDir + "/run"   // a small tmpfs
-	guestSocket = guestRunDir + "/guest.sock"
-	guestLog    = guestRunDir + "/log"
-	hostname    = "sandbox"
-)
-
 // runOptions bound the tmpfs with the guest's socket. Root in the sandbox may write there:
 // filling it harms only the guest's log.
 const runOptions = "mode=0700,size=1m,nr_inodes=16,nosuid,nodev,noexec"

@@ -13,10 +13,6 @@ import (
 	"github.com/berth-run/berth/sandbox"
 )
 
-// contents tests archives read out of sandboxes and restored into others: changes, archives, layers
-// and memory. Its tests run as part of lifecycle.
-type contents struct{ *suite }
-
 func (s contents) all(t *testing.T) {
 	s.run(t, "FilesOfCalls", s.filesOfCalls)
 	s.run(t, "Archive", s.archive)

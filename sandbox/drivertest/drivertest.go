@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -51,45 +50,6 @@ type Harness struct {
 	// Leftovers returns what the driver left on the machine for a state directory whose
 	// sandboxes are all destroyed. It may be nil.
 	Leftovers func(stateDir string) []string
-}
-
-// Run runs the suite. It must be called by a top-level test.
-func Run(t *testing.T, h Harness) {
-	if dir := os.Getenv(childEnv); dir != "" {
-		h.runChild(t, dir)
-	}
-	s := &suite{Harness: h, features: h.Open(t, StateDir(t)).Features()}
-	t.Run("Lifecycle", lifecycle{s}.all)
-	t.Run("Limits", limits{s}.all)
-	t.Run("Mounts", s.mounts)
-	if s.isolates() {
-		t.Run("Attacks", attacks{s}.all)
-		networks{s}.all(t)
-	}
-}
-
-// core are the tests that run for every driver, however slow its sandboxes are, and in `make test`.
-var core = []string{"FromCreateToDestroy", "Exec", "Editor", "NoDescriptors", "PauseResume", "ServerKilled",
-	"MemoryHogIsRefused", "ReachHost", "TakePowers", "WriteTemplate"}
-
-// networkAttacks are attacks that are no part of Attacks.
-var networkAttacks = []string{"Egress", "Addresses", "QUIC"}
-
-// run runs a test. It runs tests outside core in `make test-system`, and those of slow sandboxes in
-// `make test-long`.
-func (s *suite) run(t *testing.T, name string, f func(*testing.T)) {
-	t.Run(name, func(t *testing.T) {
-		attack := strings.Contains(t.Name(), "/Attacks/") || slices.Contains(networkAttacks, name)
-		if !slices.Contains(core, name) && !(attack && testsuite.HasAttacks()) {
-			if testsuite.IsCore() {
-				t.Skip("skipped: not in the core of the suite; run make test-system")
-			}
-			if s.features.Slowness > 1 {
-				longtest.Skip(t)
-			}
-		}
-		f(t)
-	})
 }
 
 // patience is the factor by which timeouts for a slow driver's sandboxes are longer. Most
@@ -316,3 +276,31 @@ func notFound(t *testing.T, what string, err error) {
 		t.Errorf("%s: got %v, want %v", what, err, sandbox.ErrNotFound)
 	}
 }
+
+// core are the tests that run for every driver, however slow its sandboxes are, and in `make test`.
+var core = []string{"FromCreateToDestroy", "Exec", "Editor", "NoDescriptors", "PauseResume", "ServerKilled",
+	"MemoryHogIsRefused", "ReachHost", "TakePowers", "WriteTemplate"}
+
+// networkAttacks are attacks that are no part of Attacks.
+var networkAttacks = []string{"Egress", "Addresses", "QUIC"}
+
+// run runs a test. It runs tests outside core in `make test-system`, and those of slow sandboxes in
+// `make test-long`.
+func (s *suite) run(t *testing.T, name string, f func(*testing.T)) {
+	t.Run(name, func(t *testing.T) {
+		attack := strings.Contains(t.Name(), "/Attacks/") || slices.Contains(networkAttacks, name)
+		if !slices.Contains(core, name) && !(attack && testsuite.HasAttacks()) {
+			if testsuite.IsCore() {
+				t.Skip("skipped: not in the core of the suite; run make test-system")
+			}
+			if s.features.Slowness > 1 {
+				longtest.Skip(t)
+			}
+		}
+		f(t)
+	})
+}
+
+// contents tests archives read out of sandboxes and restored into others: changes, archives, layers
+// and memory. Its tests run as part of lifecycle.
+type contents struct{ *suite }

@@ -5,8 +5,11 @@ import (
 	_ "embed"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/tool"
@@ -230,4 +233,25 @@ func words(raw json.RawMessage) string {
 		lines = append(lines, p.Text)
 	}
 	return strings.Join(lines, "\n")
+}
+
+// call calls a tool of the server.
+func (s *source) call(ctx context.Context, name, arguments string) result {
+	ctx, cancel := context.WithTimeoutCause(ctx, s.opts.Timeout, errTimeout)
+	defer cancel()
+	defer s.release()
+	var got *sdk.CallToolResult
+	err := s.with(ctx, maxMessage, func(ctx context.Context, c *sdk.ClientSession) (err error) {
+		got, err = c.CallTool(ctx, &sdk.CallToolParams{Name: name, Arguments: json.RawMessage(arguments)})
+		if err != nil {
+			return fmt.Errorf("call tool: %w", err)
+		}
+		return nil
+	})
+	if err == nil {
+		return resultOf(got, s.redactor())
+	}
+	failed := s.failed(err)
+	failed.err.Message = s.redactor().Replace(failed.err.Message)
+	return failed
 }
