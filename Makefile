@@ -10,7 +10,7 @@ PREFIX  := /usr/local
 PACKED  := server/embedded/files
 
 .DEFAULT_GOAL := help
-.PHONY: help build install uninstall release image demo recording test test-race test-system test-clients test-cluster test-remote test-long chaos bench screenshots profile check generate fmt clean
+.PHONY: help build install uninstall release image site demo recording test test-race test-system test-clients test-cluster test-remote test-long chaos bench screenshots profile check generate fmt clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,6 +40,9 @@ release: ## Build all files of a release of this commit into dist/: tarballs, pa
 
 image: build ## Build an image for amd64 and arm64 into dist/berth-oci.tar, without Docker; IMAGE_ARCHS=amd64 for one, IMAGE_PUSH=registry.example.com/berth:1 to push it
 	@scripts/image
+
+site: ## Write the documentation as web pages into dist/site; SITE=DIRECTORY for another directory, which may have other versions
+	@go run ./site/publish -version $$(scripts/version) -out $(or $(SITE),dist/site)
 
 demo: ## Analyse a data set with the shell and the code interpreter, and search files, into ./demo-out
 	@scripts/demo

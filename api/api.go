@@ -17,7 +17,6 @@ import (
 	"github.com/berth-run/berth/api/chat"
 	"github.com/berth-run/berth/api/e2b"
 	"github.com/berth-run/berth/api/exchange"
-	"github.com/berth-run/berth/api/manual"
 	"github.com/berth-run/berth/api/mcp"
 	"github.com/berth-run/berth/api/messages"
 	"github.com/berth-run/berth/api/preview"
@@ -256,12 +255,11 @@ func (h *handlers) routes() []exchange.Route {
 
 // keyless returns the routes that need no key.
 func (h *handlers) keyless() []exchange.Route {
-	pages, public := manual.New(document), exchange.Public
+	pages, public := h.documentation(), exchange.Public
 	return []exchange.Route{
 		public("GET /{$}", h.health.index),
-		public("GET /docs", pages.Overview),
-		public("GET /docs/{section}", pages.Section),
-		public("GET /docs/schemas/{schema}", pages.Schema),
+		public("GET /docs", http.RedirectHandler(documentationPath, http.StatusPermanentRedirect).ServeHTTP),
+		public("GET /docs/{path...}", pages.ServeHTTP),
 		public("GET /openapi.json", openAPI),
 		public("GET /version", h.health.version),
 		public("GET /healthz", h.health.healthz),

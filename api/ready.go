@@ -57,10 +57,10 @@ var indexPage = template.Must(template.New("index").Parse(indexText))
 // index serves GET /: as a page if the client prefers one, as browsers do, and otherwise as JSON.
 func (h *health) index(w http.ResponseWriter, r *http.Request) {
 	index := serverIndex{Name: "Berth", Version: h.build.Version, API: "/v1",
-		OpenAPI: "/openapi.json", Reference: "/docs",
+		OpenAPI: "/openapi.json", Reference: "/docs/api/",
 		Health: "/healthz", Ready: "/readyz", Build: "/version",
 		Description:   "A self-hosted server for OpenAI's Responses API that gives each response a sandboxed Linux container. Set the base URL of your client to this address with /v1.",
-		Documentation: "https://github.com/berth-run/berth/tree/main/docs"}
+		Documentation: documentationPath}
 	if h.console {
 		index.Console = "/console/"
 	}

@@ -13,18 +13,18 @@ import (
 	"crypto/rand"
 	"embed"
 	"html/template"
-	"io/fs"
 	"log/slog"
 	"net/http"
 	"sync"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/console/assets"
 )
 
 // Path is the path of the console.
 const Path = "/console/"
 
-//go:embed *.html assets
+//go:embed *.html
 var content embed.FS
 
 // A Console serves the pages below Path. It is safe for concurrent use. It does nothing
@@ -109,11 +109,7 @@ func New(api http.Handler, log *slog.Logger, options ...Option) *Console {
 	c.on("POST /console/sign-out", signOut)
 	c.on("/console/", notFound)
 
-	assets, err := fs.Sub(content, "assets")
-	if err != nil {
-		panic(err) // the name is valid
-	}
-	files := http.StripPrefix("/console/assets/", http.FileServerFS(assets))
+	files := http.StripPrefix("/console/assets/", http.FileServerFS(assets.Files))
 	c.mux.HandleFunc("GET /console/assets/{file}", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "no-cache") // the files change with the program
 		files.ServeHTTP(w, r)

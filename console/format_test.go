@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/console/assets"
 )
 
 // TestMoney: amounts have two decimals, and two digits below a cent.
@@ -65,7 +66,7 @@ func TestTitle(t *testing.T) {
 
 // TestIcons: the file of icons has those that are named, and no other.
 func TestIcons(t *testing.T) {
-	packed, err := content.Open("assets/vendor/lucide-1.62.0.svg.gz")
+	packed, err := assets.Files.Open("vendor/lucide-1.62.0.svg.gz")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,9 +3,10 @@ package console
 import (
 	"compress/gzip"
 	"io"
-	"io/fs"
 	"net/http"
 	"strings"
+
+	"github.com/berth-run/berth/console/assets"
 )
 
 // serveVendor serves GET /console/assets/vendor/{file}: a library, font or set of icons that scripts/vendor-console
@@ -15,11 +16,11 @@ func serveVendor(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("file")
 	kind, ok := map[string]string{"mjs": "text/javascript; charset=utf-8", "css": "text/css; charset=utf-8",
 		"svg": "image/svg+xml", "woff2": "font/woff2"}[name[strings.LastIndexByte(name, '.')+1:]]
-	file := "assets/vendor/" + name
+	file := "vendor/" + name
 	if kind != "font/woff2" { // it is compressed
 		file += ".gz"
 	}
-	packed, err := fs.ReadFile(content, file)
+	packed, err := assets.Files.ReadFile(file)
 	if err != nil || !ok {
 		http.NotFound(w, r)
 		return

@@ -6,24 +6,25 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"io"
-	"io/fs"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/berth-run/berth/console/assets"
 )
 
 // TestVendor: the libraries are those that were checked when they were added, each with its licence.
 func TestVendor(t *testing.T) {
-	sums, err := fs.ReadFile(content, "assets/vendor/SHA256SUMS")
+	sums, err := assets.Files.ReadFile("vendor/SHA256SUMS")
 	if err != nil {
 		t.Fatal(err)
 	}
 	listed := map[string]bool{"SHA256SUMS": true}
 	for line := range strings.Lines(string(sums)) {
 		sum, name, _ := strings.Cut(strings.TrimSpace(line), "  ")
-		raw, err := fs.ReadFile(content, "assets/vendor/"+name)
+		raw, err := assets.Files.ReadFile("vendor/" + name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -32,7 +33,7 @@ func TestVendor(t *testing.T) {
 		}
 		listed[name] = true
 	}
-	files, err := fs.ReadDir(content, "assets/vendor")
+	files, err := assets.Files.ReadDir("vendor")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,7 @@ var habits = map[string]string{
 	"berth build":     "berth image build builds a template",
 	"berth commit":    "berth snapshot create saves the files of a container",
 	"berth container": "berth ps lists containers; berth --help lists the commands for them",
-	"berth docs":      "the documentation is at " + berth.DocsURL + "README.md; a server has the reference of its API at /docs",
+	"berth docs":      "a server has its documentation at /docs/; it is at " + berth.DocsURL + "README.md, too",
 	"berth events":    "berth logs --follow shows the commands of a container, berth audit log --follow what the server did",
 	"berth get":       "the kinds of objects have a get command each, such as berth response get; berth inspect shows containers",
 	"berth images":    "berth image ls lists the templates",

@@ -33,8 +33,8 @@ type operation struct {
 	ExternalDocs *struct{ URL string }
 	Security     *[]any // an empty list needs no key
 	Parameters   []*parameter
-	RequestBody  *content
-	Responses    map[string]*content
+	RequestBody  *body
+	Responses    map[string]*body
 
 	Method, Path string   `json:"-"`
 	Section      string   `json:"-"` // the slug
@@ -52,7 +52,8 @@ type parameter struct {
 	Type                  []part `json:"-"`
 }
 
-type content struct {
+// A body is what a request or an answer contains.
+type body struct {
 	Required bool
 	Content  map[string]struct{ Schema *schema }
 }
@@ -110,7 +111,7 @@ func (d *document) build() {
 		s := &section{Name: tag.Name, Slug: slug(tag.Name)}
 		d.sections, bySlug[s.Slug] = append(d.sections, s), s
 	}
-	for _, path := range slices.Sorted(maps.Keys(d.Paths)) {
+	for _, path := range slices.SortedFunc(maps.Keys(d.Paths), comparePaths) {
 		for _, method := range methods {
 			op := d.Paths[path][method]
 			if op == nil || len(op.Tags) == 0 || bySlug[slug(op.Tags[0])] == nil {
@@ -128,8 +129,19 @@ func (d *document) build() {
 	}
 }
 
+// comparePaths orders paths, those of the API first.
+func comparePaths(a, b string) int {
+	if v1 := strings.HasPrefix(a, "/v1/"); v1 != strings.HasPrefix(b, "/v1/") {
+		if v1 {
+			return -1
+		}
+		return 1
+	}
+	return cmp.Compare(a, b)
+}
+
 // medias returns the forms of a body or of an answer.
-func (d *document) medias(op *operation, c *content) []*media {
+func (d *document) medias(op *operation, c *body) []*media {
 	if c == nil {
 		return nil
 	}
