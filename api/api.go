@@ -30,15 +30,18 @@ import (
 	"github.com/berth-run/berth/container/session"
 	"github.com/berth-run/berth/container/snapshot"
 	"github.com/berth-run/berth/container/volume"
+	"github.com/berth-run/berth/conversations"
 	"github.com/berth-run/berth/engine"
 	"github.com/berth-run/berth/files"
 	"github.com/berth-run/berth/files/uploads"
 	"github.com/berth-run/berth/idempotency"
 	"github.com/berth-run/berth/journal"
 	"github.com/berth-run/berth/project"
+	"github.com/berth-run/berth/prompts"
 	"github.com/berth-run/berth/skills"
 	"github.com/berth-run/berth/store"
 	"github.com/berth-run/berth/threads"
+	"github.com/berth-run/berth/traces"
 	"github.com/berth-run/berth/vectorstore"
 	"github.com/berth-run/berth/webhook"
 )
@@ -352,7 +355,7 @@ type Models interface {
 // handlers holds the handlers by noun, and the doors: the handlers in packages of their own.
 type handlers struct {
 	responses     *responses
-	conversations *conversations
+	conversations *storedConversations
 	bundles       *bundles
 	forwards      *forwards
 	batches       *batches
@@ -363,7 +366,7 @@ type handlers struct {
 	snapshots     *snapshots
 	volumes       *volumes
 	templates     *templates
-	prompts       *prompts
+	prompts       *storedPrompts
 	vectorStores  *vectorStores
 	webhooks      *webhooks
 	usage         *usage
@@ -372,7 +375,7 @@ type handlers struct {
 	models        *models
 	health        *health
 	record        *record
-	traces        *traces
+	traces        *storedTraces
 
 	chat       *chat.Door
 	messages   *messages.Door
@@ -426,7 +429,7 @@ func (h *handlers) table(opts Options, itself http.Handler) []exchange.Route {
 // newHandlers returns the handlers, each with the services that it needs.
 func newHandlers(o Options, ex *exchange.Server) *handlers {
 	rules := request.New(o.Engine.Tools)
-	prompts := &prompts{rules, o.Store.Objects}
+	prompts := &storedPrompts{rules, prompts.New(o.Store.Objects)}
 	responses := &responses{o.Engine, rules, o.Journal, o.Store.Responses, prompts}
 	runs := threads.New(threads.Options{Objects: o.Store.Objects, Responses: o.Store.Responses, Engine: o.Engine,
 		Journal: o.Journal, Files: o.Files, ContainerFiles: containerFiles{o.Containers}, VectorStores: o.VectorStores,
@@ -435,7 +438,7 @@ func newHandlers(o Options, ex *exchange.Server) *handlers {
 		Domain: o.Preview.Domain, Now: o.Now})
 	return &handlers{
 		responses:     responses,
-		conversations: &conversations{o.Engine, rules, o.Store.Objects},
+		conversations: &storedConversations{o.Engine, rules, conversations.New(o.Engine, o.Store.Objects)},
 		bundles:       &bundles{o.Bundles},
 		forwards:      &forwards{o.Engine},
 		batches:       &batches{o.Batches},
@@ -453,7 +456,7 @@ func newHandlers(o Options, ex *exchange.Server) *handlers {
 		spend:         &spend{o.Exchange.Quota, o.Models.Currency, o.Models.Priced},
 		admin:         &admin{o.Projects},
 		record:        &record{o.Audit},
-		traces:        &traces{o.Store.Objects},
+		traces:        &storedTraces{traces.New(o.Store.Objects)},
 		models:        &models{o.Models.Models, o.Models.Upstreams},
 		health:        &health{build: o.Build, ready: o.Ready, console: o.Console != nil, state: o.Status},
 

@@ -201,7 +201,7 @@ func snapshotRoutes() []*reference.Route {
 }
 
 func promptRoutes() []*reference.Route {
-	h := &prompts{rules: rules}
+	h := &storedPrompts{rules: rules}
 	return []*reference.Route{
 		route("POST /v1/prompts", "Create a prompt", "prompts.md").Takes(h.promptBody("name", "template"),
 			promptChange{}).Gives(berth.Prompt{}),

@@ -24,7 +24,7 @@ type responses struct {
 	rules   *request.Rules
 	journal *journal.Journal
 	store   store.Responses
-	prompts *prompts
+	prompts *storedPrompts
 }
 
 // create serves POST /v1/responses. The run of a foreground response is cancelled with the

@@ -2,20 +2,16 @@ package api
 
 import (
 	"encoding/json"
-	"errors"
-	"fmt"
 	"net/http"
-	"strconv"
-	"time"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/exchange"
 	"github.com/berth-run/berth/internal/rule"
-	"github.com/berth-run/berth/store"
+	"github.com/berth-run/berth/traces"
 )
 
-// traces serves the traces of OpenAI's Agents SDK.
-type traces struct{ objects store.Objects }
+// storedTraces serves the traces of OpenAI's Agents SDK.
+type storedTraces struct{ store *traces.Store }
 
 const maxTraceItems = 5000 // of one request
 
@@ -62,11 +58,9 @@ type ingestTracesRequest struct {
 	Data []tracedItem `json:"data"`
 }
 
-func traceKey(id string) store.ObjectKey { return store.ObjectKey{Kind: store.KindTrace, ID: id} }
-
 // ingest serves POST /v1/traces/ingest, to which OpenAI's Agents SDK sends traces and their spans in
 // any number of requests. A span sent again is stored once.
-func (h *traces) ingest(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+func (h *storedTraces) ingest(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	var req ingestTracesRequest
 	if err := x.Decode(r, ingestTracesBody, &req); err != nil {
 		return err
@@ -75,7 +69,7 @@ func (h *traces) ingest(x *exchange.Exchange, r *http.Request, c berth.Caller) e
 	for i := range req.Data {
 		it := &req.Data[i]
 		if it.Object == "trace" {
-			if err := h.start(r, c, it.ID, it); err != nil {
+			if err := h.store.Start(r.Context(), c.Project, it.ID, it.describe); err != nil {
 				return err
 			}
 			continue
@@ -83,10 +77,10 @@ func (h *traces) ingest(x *exchange.Exchange, r *http.Request, c berth.Caller) e
 		spans[it.TraceID] = append(spans[it.TraceID], spanOf(it))
 	}
 	for id, of := range spans {
-		if err := h.start(r, c, id, nil); err != nil { // its own request may have been lost
+		if err := h.store.Start(r.Context(), c.Project, id, nil); err != nil { // its own request may have been lost
 			return err
 		}
-		if err := h.add(r, c, id, of); err != nil {
+		if err := h.store.Add(r.Context(), c.Project, id, of); err != nil {
 			return err
 		}
 	}
@@ -94,32 +88,8 @@ func (h *traces) ingest(x *exchange.Exchange, r *http.Request, c berth.Caller) e
 	return nil
 }
 
-// start saves a trace unless it exists, or completes one that was made for its spans. it is nil if
-// only its id is known.
-func (h *traces) start(r *http.Request, c berth.Caller, id string, it *tracedItem) error {
-	now := time.Now().Unix()
-	t := berth.Trace{ID: id, Object: "trace", CreatedAt: now, ExpiresAt: now + berth.TraceLife}
-	describe(&t, it)
-	body, err := json.Marshal(&t)
-	if err != nil {
-		return fmt.Errorf("encode trace: %w", err)
-	}
-	err = h.objects.CreateObjects(r.Context(), c.Project, &store.Object{ObjectKey: traceKey(id), CreatedAt: now,
-		ExpiresAt: t.ExpiresAt, Body: body})
-	switch {
-	case errors.Is(err, store.ErrExists) && it != nil:
-		return h.change(r, c, id, func(t *berth.Trace) { describe(t, it) })
-	case errors.Is(err, store.ErrExists):
-		return nil
-	}
-	return err
-}
-
 // describe sets what a client sent about a trace.
-func describe(t *berth.Trace, it *tracedItem) {
-	if it == nil {
-		return
-	}
+func (it *tracedItem) describe(t *berth.Trace) {
 	if it.WorkflowName != nil {
 		t.WorkflowName = *it.WorkflowName
 	}
@@ -129,212 +99,45 @@ func describe(t *berth.Trace, it *tracedItem) {
 	}
 }
 
-// change changes a trace. A trace that has been deleted is left.
-func (h *traces) change(r *http.Request, c berth.Caller, id string, change func(*berth.Trace)) error {
-	_, err := h.objects.UpdateObject(r.Context(), c.Project, traceKey(id), func(o *store.Object) error {
-		var t berth.Trace
-		if err := json.Unmarshal(o.Body, &t); err != nil {
-			return fmt.Errorf("decode trace: %w", err)
-		}
-		change(&t)
-		var err error
-		o.Body, err = json.Marshal(&t)
-		return err
-	})
-	if errors.Is(err, store.ErrNotFound) {
-		return nil
-	}
-	return err
-}
-
-// add saves spans of a trace, as many as it may have.
-func (h *traces) add(r *http.Request, c berth.Caller, id string, spans []*berth.TraceSpan) error {
-	o, err := h.objects.GetObject(r.Context(), c.Project, traceKey(id))
-	if errors.Is(err, store.ErrNotFound) {
-		return nil // it has been deleted
-	}
-	if err != nil {
-		return err
-	}
-	var t berth.Trace
-	if err := json.Unmarshal(o.Body, &t); err != nil {
-		return fmt.Errorf("decode trace: %w", err)
-	}
-	room := max(0, berth.MaxTraceSpans-t.Spans)
-	dropped := max(0, len(spans)-room)
-	added, err := h.save(r, c, id, spans[:len(spans)-dropped])
-	if err != nil {
-		return err
-	}
-	return h.change(r, c, id, func(t *berth.Trace) {
-		t.Dropped += dropped
-		for _, s := range added {
-			count(t, s)
-		}
-	})
-}
-
-// save saves spans and returns those that were not saved before.
-func (h *traces) save(r *http.Request, c berth.Caller, id string, spans []*berth.TraceSpan) (added []*berth.TraceSpan,
-	err error) {
-	objects := make([]*store.Object, len(spans))
-	for i, s := range spans {
-		body, err := json.Marshal(s)
-		if err != nil {
-			return nil, fmt.Errorf("encode span: %w", err)
-		}
-		objects[i] = &store.Object{ObjectKey: store.ObjectKey{Kind: store.KindTraceSpan, Parent: id, ID: s.ID},
-			CreatedAt: time.Now().Unix(), Body: body}
-	}
-	err = h.objects.CreateObjects(r.Context(), c.Project, objects...)
-	if !errors.Is(err, store.ErrExists) {
-		return spans, ignoreGone(err)
-	}
-	for i, o := range objects {
-		switch err := h.objects.CreateObjects(r.Context(), c.Project, o); {
-		case err == nil:
-			added = append(added, spans[i])
-		case !errors.Is(err, store.ErrExists):
-			return added, ignoreGone(err)
-		}
-	}
-	return added, nil
-}
-
-// ignoreGone ignores that a trace was deleted while its spans are saved.
-func ignoreGone(err error) error {
-	if errors.Is(err, store.ErrNotFound) {
-		return nil
-	}
-	return err
-}
-
-// count adds a span to the sums of its trace.
-func count(t *berth.Trace, s *berth.TraceSpan) {
-	t.Spans++
-	if len(s.Error) > 0 {
-		t.Errors++
-	}
-	if ms, ok := milliseconds(s.StartedAt); ok && (t.StartedAtMS == nil || ms < *t.StartedAtMS) {
-		t.StartedAtMS = &ms
-	}
-	if ms, ok := milliseconds(s.EndedAt); ok && (t.EndedAtMS == nil || ms > *t.EndedAtMS) {
-		t.EndedAtMS = &ms
-	}
-}
-
-// milliseconds returns a time in Unix milliseconds. One far from today is a mistake.
-func milliseconds(text *string) (ms int64, ok bool) {
-	if text == nil {
-		return 0, false
-	}
-	at, err := time.Parse(time.RFC3339Nano, *text)
-	return at.UnixMilli(), err == nil && at.Year() >= 1970 && at.Year() < 2200
-}
-
-// spanOf returns a span as it is stored.
+// spanOf returns the span of a request.
 func spanOf(it *tracedItem) *berth.TraceSpan {
 	s := &berth.TraceSpan{ID: it.ID, Object: "trace.span", TraceID: it.TraceID, ParentID: it.ParentID,
 		StartedAt: it.StartedAt, EndedAt: it.EndedAt, SpanData: it.SpanData}
 	if string(it.Error) != "null" {
 		s.Error = it.Error
 	}
-	for _, at := range []**string{&s.StartedAt, &s.EndedAt} {
-		if _, ok := milliseconds(*at); !ok {
-			*at = nil // it cannot be placed
-		}
-	}
-	if len(s.SpanData)+len(s.Error) <= berth.MaxSpanData {
-		return s
-	}
-	s.Truncated = true
-	var all map[string]json.RawMessage
-	few := map[string]json.RawMessage{}
-	if json.Unmarshal(s.SpanData, &all) == nil {
-		for _, name := range []string{"type", "name", "model", "response_id", "usage"} {
-			if v, ok := all[name]; ok && len(v) <= 4<<10 {
-				few[name] = v
-			}
-		}
-	}
-	s.SpanData, _ = json.Marshal(few) // it was JSON
-	if len(s.Error) > 4<<10 {
-		s.Error = json.RawMessage(`{"message":` + strconv.Quote("The error was too large.") + `}`)
-	}
 	return s
 }
 
 // list serves GET /v1/traces, the newest first.
-func (h *traces) list(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	q := exchange.NewQuery(r)
-	page := q.Page(20, 100)
-	if err := q.End(); err != nil {
-		return err
-	}
-	return listObjects(h.objects, x, r, c, store.ObjectKey{Kind: store.KindTrace}, page, func(t *berth.Trace) string {
-		return t.ID
-	})
+func (h *storedTraces) list(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	return exchange.List(x, r, c, h.store.List, func(t *berth.Trace) string { return t.ID })
 }
 
 // get serves GET /v1/traces/{trace}.
-func (h *traces) get(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	o, err := h.objects.GetObject(r.Context(), c.Project, traceKey(r.PathValue("trace")))
-	if err != nil {
-		return traceError(r, err)
-	}
-	var t berth.Trace
-	if err := json.Unmarshal(o.Body, &t); err != nil {
-		return fmt.Errorf("decode trace: %w", err)
-	}
-	return x.JSON(http.StatusOK, &t)
+func (h *storedTraces) get(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	return exchange.Get(x, r, c, h.store.Get, r.PathValue("trace"))
 }
 
 // listSpans serves GET /v1/traces/{trace}/spans, in the order in which they were sent by default.
-func (h *traces) listSpans(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+func (h *storedTraces) listSpans(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	trace := r.PathValue("trace")
 	q := exchange.NewQuery(r)
 	page := q.PageAscending()
 	if err := q.End(); err != nil {
 		return err
 	}
-	if _, err := h.objects.GetObject(r.Context(), c.Project, traceKey(trace)); err != nil {
-		return traceError(r, err)
+	if _, err := h.store.Get(r.Context(), c.Project, trace); err != nil {
+		return err
 	}
-	return listObjects(h.objects, x, r, c, store.ObjectKey{Kind: store.KindTraceSpan, Parent: trace}, page,
-		func(s *berth.TraceSpan) string {
-			return s.ID
-		})
-}
-
-// delete serves DELETE /v1/traces/{trace}: it deletes the trace with its spans.
-func (h *traces) delete(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	id := r.PathValue("trace")
-	if err := h.objects.DeleteObject(r.Context(), c.Project, traceKey(id)); err != nil {
-		return traceError(r, err)
-	}
-	return x.JSON(http.StatusOK, exchange.Deleted(id, "trace.deleted"))
-}
-
-func traceError(r *http.Request, err error) error {
-	if errors.Is(err, store.ErrNotFound) {
-		return berth.NotFound("Trace", rule.Clip(r.PathValue("trace")))
-	}
-	return err
-}
-
-// listObjects answers with a page of the objects of a kind.
-func listObjects[T any](objects store.Objects, x *exchange.Exchange, r *http.Request, c berth.Caller,
-	of store.ObjectKey, page store.Page, id func(*T) string) error {
-	found, more, err := objects.ListObjects(r.Context(), c.Project, of.Kind, of.Parent, page)
+	spans, more, err := h.store.Spans(r.Context(), c.Project, trace, page)
 	if err != nil {
 		return exchange.ListError(err, page)
 	}
-	data := make([]*T, len(found))
-	for i, o := range found {
-		data[i] = new(T)
-		if err := json.Unmarshal(o.Body, data[i]); err != nil {
-			return fmt.Errorf("decode %s: %w", of.Kind, err)
-		}
-	}
-	return x.JSON(http.StatusOK, exchange.ListOf(data, more, id))
+	return x.JSON(http.StatusOK, exchange.ListOf(spans, more, func(s *berth.TraceSpan) string { return s.ID }))
+}
+
+// delete serves DELETE /v1/traces/{trace}: it deletes the trace with its spans.
+func (h *storedTraces) delete(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	return exchange.Delete(x, r, c, h.store.Delete, r.PathValue("trace"), "trace.deleted")
 }
