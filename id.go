@@ -95,6 +95,7 @@ const (
 	PrefixUpload          = "upload_"
 	PrefixPart            = "part_"
 	PrefixBatch           = "batch_"
+	PrefixMessageBatch    = "msgbatch_"
 	PrefixBatchRequest    = "batch_req_"
 	PrefixWebSearch       = "ws_"
 	PrefixImageGeneration = "ig_"

@@ -111,6 +111,7 @@ func (s *Service) finish(ctx context.Context, r *run, rec *record, status berth.
 		b := &rec.Batch
 		b.Status, b.OutputFileID, b.ErrorFileID = status, made.output, made.errors
 		b.RequestCounts.Completed, b.RequestCounts.Failed, b.Usage = r.counts.Completed, r.counts.Failed+left, &r.usage
+		rec.Left = left
 		switch status {
 		case berth.BatchCompleted:
 			b.CompletedAt = &now

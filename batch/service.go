@@ -39,7 +39,7 @@ const (
 	maxRunning         = 4           // batches of a project at a time; others wait
 )
 
-// Endpoints are the paths that the requests of a batch may have.
+// Endpoints are the paths that the requests of a batch may have, beside that of Messages.
 var Endpoints = []string{"/v1/responses", "/v1/chat/completions", "/v1/embeddings", "/v1/moderations"}
 
 // Files stores the input and the output of batches; *files.Service implements it.
@@ -47,6 +47,7 @@ type Files interface {
 	Create(ctx context.Context, p berth.ProjectID, req files.CreateRequest, r io.Reader) (*berth.File, error)
 	Get(ctx context.Context, p berth.ProjectID, id berth.FileID) (*berth.File, error)
 	Open(ctx context.Context, p berth.ProjectID, id berth.FileID) (io.ReadCloser, *berth.File, error)
+	Delete(ctx context.Context, p berth.ProjectID, id berth.FileID) error
 }
 
 // A Pace bounds what a project's batches do now, so that they leave it room for other requests.
@@ -124,6 +125,7 @@ type record struct {
 	OutputID berth.FileID      `json:"output_id"`        // chosen immediately, so that each file is made once
 	ErrorID  berth.FileID      `json:"error_id"`         // likewise
 	Ending   berth.BatchStatus `json:"ending,omitempty"` // of a batch that is finalizing: its last status
+	Left     int               `json:"left,omitempty"`   // requests without a result at the end
 }
 
 func (k key) object() store.ObjectKey {
@@ -156,37 +158,56 @@ func (s *Service) Create(ctx context.Context, c berth.Caller, req CreateRequest)
 			"Invalid 'input_file_id': file %s has the purpose '%s'. Upload the file with the purpose '%s'.", input.ID,
 			input.Purpose, files.PurposeBatch)
 	}
-	if _, more, err := s.opts.Objects.ListObjects(ctx, c.Project, store.KindBatchJob, "",
+	if err := s.room(ctx, c.Project); err != nil {
+		return nil, err
+	}
+	r := s.newRecord(c, req, berth.PrefixBatch)
+	if err := s.add(ctx, c.Project, r); err != nil {
+		return nil, err
+	}
+	return &r.Batch, nil
+}
+
+// room refuses another batch of a project that has too many.
+func (s *Service) room(ctx context.Context, p berth.ProjectID) error {
+	if _, more, err := s.opts.Objects.ListObjects(ctx, p, store.KindBatchJob, "",
 		store.Page{Limit: maxUnended}); err != nil {
-		return nil, fmt.Errorf("count batches: %w", err)
+		return fmt.Errorf("count batches: %w", err)
 	} else if more {
-		return nil, &berth.Error{Code: berth.CodeRateLimited, Wire: "rate_limit_exceeded", Type: "requests",
+		return &berth.Error{Code: berth.CodeRateLimited, Wire: "rate_limit_exceeded", Type: "requests",
 			RetryAfter: -1,
 			Message: fmt.Sprintf(
 				"The project has more than %d batches that have not ended. Wait for some of them, or cancel them.",
 				maxUnended)}
 	}
+	return nil
+}
+
+func (s *Service) newRecord(c berth.Caller, req CreateRequest, prefix string) *record {
 	now := s.opts.Now()
-	r := record{Key: c.Key, Expiry: req.ExpiresAfterSeconds, OutputID: berth.FileID(berth.NewID(berth.PrefixFile)),
+	return &record{Key: c.Key, Expiry: req.ExpiresAfterSeconds, OutputID: berth.FileID(berth.NewID(berth.PrefixFile)),
 		ErrorID: berth.FileID(berth.NewID(berth.PrefixFile)),
-		Batch: berth.Batch{ID: berth.BatchID(berth.NewID(berth.PrefixBatch)), Object: "batch", Endpoint: req.Endpoint,
+		Batch: berth.Batch{ID: berth.BatchID(berth.NewID(prefix)), Object: "batch", Endpoint: req.Endpoint,
 			InputFileID:      req.InputFileID,
 			CompletionWindow: "24h", Status: berth.BatchValidating, CreatedAt: now.Unix(),
 			ExpiresAt: now.Add(Window).Unix(), Metadata: req.Metadata}}
+}
+
+// add saves a new batch, which Run then finds.
+func (s *Service) add(ctx context.Context, p berth.ProjectID, r *record) error {
 	body, err := json.Marshal(r)
 	if err != nil {
-		return nil, fmt.Errorf("encode batch: %w", err)
+		return fmt.Errorf("encode batch: %w", err)
 	}
-	k := key{c.Project, r.Batch.ID}
-	err = s.opts.Objects.CreateObjects(ctx, c.Project, &store.Object{ObjectKey: k.object(), CreatedAt: now.Unix(),
-		Body: body},
+	k, at := key{p, r.Batch.ID}, r.Batch.CreatedAt
+	err = s.opts.Objects.CreateObjects(ctx, p, &store.Object{ObjectKey: k.object(), CreatedAt: at, Body: body},
 		// the expiry lists it at a start
-		&store.Object{ObjectKey: k.job(), CreatedAt: now.Unix(), ExpiresAt: now.Unix(), Body: []byte("{}")})
+		&store.Object{ObjectKey: k.job(), CreatedAt: at, ExpiresAt: at, Body: []byte("{}")})
 	if err != nil {
-		return nil, fmt.Errorf("save batch: %w", err)
+		return fmt.Errorf("save batch: %w", err)
 	}
 	s.signal()
-	return &r.Batch, nil
+	return nil
 }
 
 // signal makes Run look for jobs.

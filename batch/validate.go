@@ -61,6 +61,8 @@ func inspect(ctx context.Context, r io.Reader, endpoint string) (*finding, error
 		ids[id] = true
 		if len(ids) == 1 {
 			found.model = request.Model
+		} else if request.Model != found.model && endpoint == EndpointMessages {
+			found.model = "" // messages of a batch may be for several models
 		} else if request.Model != found.model {
 			found.add(number, &lineError{"model_mismatch", "body.model",
 				"The model provided for this request does not match the rest of the batch. Each batch must contain requests for a single model."})
