@@ -275,3 +275,11 @@ func IsKey(ctx context.Context, keys Keys, text string) (bool, error) {
 	}
 	return true, nil
 }
+
+// Origin returns this server's origin as the request states it, unverified.
+func Origin(r *http.Request) string {
+	if r.TLS != nil || strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https") {
+		return "https://" + r.Host
+	}
+	return "http://" + r.Host
+}

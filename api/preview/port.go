@@ -166,12 +166,7 @@ func (d *Door) NewLink(r *http.Request, c berth.Caller, id berth.ContainerID, po
 }
 
 // Origin returns this server's origin as the request states it, unverified.
-func Origin(r *http.Request) string {
-	if r.TLS != nil || strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https") {
-		return "https://" + r.Host
-	}
-	return "http://" + r.Host
-}
+func Origin(r *http.Request) string { return exchange.Origin(r) }
 
 // LinkRoute returns the route of /preview/{link}/… for clients with a link.
 func (d *Door) LinkRoute() exchange.Route {
