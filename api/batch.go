@@ -112,12 +112,16 @@ func ownContainers(request, response []byte) []berth.ContainerID {
 				ContainerID berth.ContainerID `json:"container_id"`
 			}
 		}
+		Container struct{ ID berth.ContainerID } // of a message
 	}
 	if json.Unmarshal(request, &asked) != nil || asked.Previous != nil || len(asked.Conversation) > 0 &&
 		string(asked.Conversation) != "null" || json.Unmarshal(response, &answer) != nil {
 		return nil
 	}
 	var own []berth.ContainerID
+	if id := answer.Container.ID; id != "" && !bytes.Contains(request, []byte(id)) {
+		own = append(own, id)
+	}
 	for _, it := range answer.Output {
 		for _, id := range []berth.ContainerID{it.ContainerID, it.Environment.ContainerID} {
 			if id != "" && !slices.Contains(own, id) && !bytes.Contains(request, []byte(id)) {
