@@ -50,8 +50,13 @@ func TestMessagesCodeExecution(t *testing.T) {
 		result["tool_use_id"] != use["id"] {
 		t.Errorf("got %v and %v", use, result)
 	}
+	made, _ := result["content"].(map[string]any)["content"].([]any)
+	if len(made) != 1 || made[0].(map[string]any)["type"] != "bash_code_execution_output" {
+		t.Fatalf("the files are %v", made)
+	}
+	h.readsOutput(made[0].(map[string]any)["file_id"].(string), "made", "x\n")
 	want := map[string]any{"type": "bash_code_execution_result", "stdout": "hi\n", "stderr": "no\n",
-		"return_code": 3.0, "content": []any{}}
+		"return_code": 3.0, "content": made}
 	if diff := cmp.Diff(want, result["content"]); diff != "" {
 		t.Errorf("the result (-want +got):\n%s", diff)
 	}

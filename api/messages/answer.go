@@ -10,6 +10,7 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/exchange"
+	"github.com/berth-run/berth/internal/rule"
 	"github.com/berth-run/berth/journal"
 	"github.com/berth-run/berth/tool"
 )
@@ -31,6 +32,8 @@ type answer struct {
 	stop    string // the reason; "" until the end
 	usage   berth.Usage
 	tier    string
+
+	outputs func() map[string]berth.FileID // of servedItem
 
 	next    int // number of blocks that a stream has sent completely
 	started bool
@@ -226,7 +229,7 @@ func (a *answer) close(ev *berth.Event) error {
 
 // serve adds the blocks of an item of a hosted tool. A stream sends the input of a call as one delta.
 func (a *answer) serve(item int, it berth.Item) error {
-	var s servedItem
+	s := servedItem{outputs: a.outputs}
 	if err := s.read(it); err != nil {
 		return err
 	}
@@ -297,9 +300,6 @@ func (a *answer) closeThought(item int, it *berth.Item) error {
 	return nil
 }
 
-// maxCited bounds the text of a citation, in characters. Anthropic's have up to 150.
-const maxCited = 150
-
 // cite adds the citation of a web page to the text of an item.
 func (a *answer) cite(item int, annotation json.RawMessage) {
 	var c berth.URLCitation
@@ -307,22 +307,12 @@ func (a *answer) cite(item int, annotation json.RawMessage) {
 		return
 	}
 	b := a.block(item, kindText)
-	cited := webCitation{Type: "web_search_result_location", CitedText: clip(a.pages[c.URL], maxCited), URL: c.URL,
+	cited := webCitation{Type: "web_search_result_location", CitedText: rule.Clip(a.pages[c.URL]), URL: c.URL,
 		Title: c.Title, EncryptedIndex: sealText(c.URL)}
 	b.cites = append(b.cites, cited)
 	if a.request.Stream {
 		b.deltas = append(b.deltas, citationsDelta{"citations_delta", cited})
 	}
-}
-
-// clip returns the first characters of a text.
-func clip(text string, most int) string {
-	for i := range text {
-		if most--; most < 0 {
-			return text[:i]
-		}
-	}
-	return text
 }
 
 // end sets the stop reason.

@@ -46,6 +46,9 @@ type servedItem struct {
 	blocks []any             // callOutput and resultOutput
 	pages  map[string]string // the texts of pages that were found, by URL
 	web    serverToolUsage
+
+	// outputs returns the ids of the container's files, by path. It is called if a command has changed files.
+	outputs func() map[string]berth.FileID
 }
 
 func (s *servedItem) call(c callOutput)     { s.blocks = append(s.blocks, c) }
@@ -74,9 +77,14 @@ func (s *servedItem) read(it berth.Item) error {
 		if err := it.Decode(&out); err != nil {
 			return err
 		}
+		files := s.changed(out.Berth)
 		for i, c := range out.Output {
+			result := newBashResult(c)
+			if i == len(out.Output)-1 { // which of the commands has changed a file is not known
+				result.Content = append(result.Content, files...)
+			}
 			s.result(resultOutput{Type: "bash_code_execution_tool_result",
-				ToolUseID: commandID(out.CallID, i), Content: newBashResult(c)})
+				ToolUseID: commandID(out.CallID, i), Content: result})
 		}
 	case berth.ItemCodeInterpreterCall:
 		var c berth.CodeInterpreterCall
@@ -95,6 +103,27 @@ func (s *servedItem) read(it berth.Item) error {
 		s.readMCP(&c)
 	}
 	return nil
+}
+
+// changed returns the files that commands have made or changed.
+func (s *servedItem) changed(changes *berth.ShellBerth) []any {
+	if changes == nil || s.outputs == nil {
+		return nil
+	}
+	var files []any
+	var ids map[string]berth.FileID
+	for _, f := range changes.Files {
+		if f.Type == "deleted" {
+			continue
+		}
+		if ids == nil {
+			ids = s.outputs()
+		}
+		if id := ids[f.Path]; id != "" {
+			files = append(files, fileOutput{"bash_code_execution_output", id})
+		}
+	}
+	return files
 }
 
 func commandID(call string, i int) string {
@@ -118,6 +147,10 @@ type (
 		Stderr     string `json:"stderr"`
 		ReturnCode int    `json:"return_code"`
 		Content    []any  `json:"content"`
+	}
+	fileOutput struct {
+		Type   string       `json:"type"`
+		FileID berth.FileID `json:"file_id"`
 	}
 	toolError struct {
 		Type      string `json:"type"`
