@@ -2,11 +2,15 @@ package messages
 
 import (
 	"context"
+	"io"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/request"
+	"github.com/berth-run/berth/batch"
 	"github.com/berth-run/berth/engine"
+	"github.com/berth-run/berth/files"
 	"github.com/berth-run/berth/journal"
+	"github.com/berth-run/berth/skills"
 )
 
 // Options are what the door needs.
@@ -15,6 +19,10 @@ type Options struct {
 	Journal    *journal.Journal // the engine's journal
 	Models     Models
 	Containers Containers // nil: messages do not say when their containers expire
+	Batches    *batch.Messages
+	Files      *files.Service
+	Skills     *skills.Service
+	Outputs    Outputs // nil: files of containers cannot be read
 }
 
 // Models lists the models that requests may use.
@@ -27,6 +35,16 @@ type Models interface {
 // Containers returns the containers of server tools.
 type Containers interface {
 	Get(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (*berth.Container, error)
+}
+
+// Outputs are the files of containers.
+type Outputs interface {
+	List(ctx context.Context, p berth.ProjectID, id berth.ContainerID, page berth.Page) ([]*berth.ContainerFile, bool,
+		error)
+	Get(ctx context.Context, p berth.ProjectID, id berth.ContainerID, file berth.CFileID) (*berth.ContainerFile, error)
+	Open(ctx context.Context, p berth.ProjectID, id berth.ContainerID, file berth.CFileID) (io.ReadCloser,
+		*berth.ContainerFile, error)
+	Delete(ctx context.Context, p berth.ProjectID, id berth.ContainerID, file berth.CFileID) error
 }
 
 // A Door serves /v1/messages. It is safe for concurrent use.

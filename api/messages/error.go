@@ -82,7 +82,7 @@ func dotted(param string) string {
 func writeError(x *exchange.Exchange, status int, e exchange.Error) {
 	x.Header().Set(requestID, x.RequestID())
 	x.OnHeader(renameRates)
-	if status == http.StatusConflict { // a retry gets the same answer
+	if status == http.StatusConflict || e.Code != nil && *e.Code == "insufficient_quota" { // a retry gets the same answer
 		x.Header().Set("x-should-retry", "false")
 	}
 	_ = x.JSON(status, newFailure(status, e, x.RequestID()))

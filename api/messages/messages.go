@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/exchange"
@@ -19,7 +20,7 @@ func (d *Door) Routes() []exchange.Route {
 	routes := append([]exchange.Route{
 		exchange.On("POST /v1/messages", d.create, exchange.CallsModel, common),
 		exchange.On("POST /v1/messages/count_tokens", d.countTokens, exchange.StoresNothing, common),
-	}, d.modelRoutes()...)
+	}, slices.Concat(d.modelRoutes(), d.batchRoutes(), d.fileRoutes(), d.skillRoutes())...)
 	for i := range routes {
 		routes[i].WriteError = writeError
 		routes[i].Handle = named(routes[i].Handle)
@@ -75,6 +76,9 @@ var errNoEnd = errors.New("the journal of a message's response has no end")
 
 // start starts the response of a message.
 func (d *Door) start(ctx context.Context, c berth.Caller, req *messageRequest) (*answer, error) {
+	if err := d.pinSkills(ctx, c, req); err != nil {
+		return nil, err
+	}
 	translated, err := req.translate(d.items)
 	if err != nil {
 		return nil, err
@@ -83,7 +87,9 @@ func (d *Door) start(ctx context.Context, c berth.Caller, req *messageRequest) (
 	if err != nil {
 		return nil, translated.placeError(err)
 	}
-	return newAnswer(req, created, d.Engine.Tools), nil
+	a := newAnswer(req, created, d.Engine.Tools)
+	a.outputs = func() map[string]berth.FileID { return d.outputs(ctx, c, a.container) }
+	return a, nil
 }
 
 // followError returns the client's error for a failed read of a response's events.

@@ -129,5 +129,11 @@ func (d *Door) containerOf(ctx context.Context, c berth.Caller, a *answer) *cont
 	if err != nil {
 		return nil // it was deleted, or no call has used it
 	}
-	return &containerInfo{ID: held.ID, ExpiresAt: expires(held), Skills: []any{}}
+	info := &containerInfo{ID: held.ID, ExpiresAt: expires(held), Skills: []usedSkill{}}
+	for _, s := range held.Berth.Skills {
+		if s.SkillID != "" {
+			info.Skills = append(info.Skills, usedSkill{"custom", s.SkillID, s.Version})
+		}
+	}
+	return info
 }

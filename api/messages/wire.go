@@ -33,7 +33,13 @@ type stopDetails struct {
 type containerInfo struct {
 	ID        berth.ContainerID `json:"id"`
 	ExpiresAt string            `json:"expires_at"`
-	Skills    []any             `json:"skills"`
+	Skills    []usedSkill       `json:"skills"`
+}
+
+type usedSkill struct {
+	Type    string        `json:"type"` // "custom"
+	SkillID berth.SkillID `json:"skill_id"`
+	Version string        `json:"version"`
 }
 
 // messageUsage counts tokens and the calls of server tools.
