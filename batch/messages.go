@@ -17,8 +17,8 @@ import (
 // EndpointMessages is the path of the requests of a batch of messages.
 const EndpointMessages = "/v1/messages"
 
-// Messages are the batches of Anthropic's Messages API. Their requests come with the batch instead of a file, may be for
-// several models, and have one list of results. They are batches like others in all else.
+// Messages are the batches of Anthropic's Messages API. Their requests come with the batch instead of a file, may be
+// for several models, and have one list of results. They are batches like others in all else.
 type Messages struct{ service *Service }
 
 // Messages returns the batches of messages of a service.

@@ -15,18 +15,21 @@ import (
 
 const batchPath = "/v1/messages/batches"
 
-// batchRoutes returns the routes of batches of messages.
-func (d *Door) batchRoutes() []exchange.Route {
+// messageBatches serves batches of messages.
+type messageBatches struct{ service *batch.Messages }
+
+// routes returns the routes of batches of messages.
+func (h *messageBatches) routes() []exchange.Route {
 	on := func(pattern string, h exchange.Handler) exchange.Route {
 		return exchange.On(pattern, h, exchange.ReadsQuery, exchange.KeyInHeader)
 	}
 	return []exchange.Route{
-		on("POST "+batchPath, d.createBatch),
-		on("GET "+batchPath, d.listBatches),
-		on("GET "+batchPath+"/{batch}", d.getBatch),
-		on("DELETE "+batchPath+"/{batch}", d.deleteBatch),
-		on("POST "+batchPath+"/{batch}/cancel", d.cancelBatch),
-		on("GET "+batchPath+"/{batch}/results", d.batchResults),
+		on("POST "+batchPath, h.createBatch),
+		on("GET "+batchPath, h.listBatches),
+		on("GET "+batchPath+"/{batch}", h.getBatch),
+		on("DELETE "+batchPath+"/{batch}", h.deleteBatch),
+		on("POST "+batchPath+"/{batch}/cancel", h.cancelBatch),
+		on("GET "+batchPath+"/{batch}/results", h.batchResults),
 	}
 }
 
@@ -107,7 +110,7 @@ func dateOrNull(unix *int64) *string {
 }
 
 // createBatch serves POST /v1/messages/batches.
-func (d *Door) createBatch(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+func (h *messageBatches) createBatch(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	var body struct {
 		Requests []batch.MessageRequest `json:"requests"`
 	}
@@ -125,7 +128,7 @@ func (d *Door) createBatch(x *exchange.Exchange, r *http.Request, c berth.Caller
 		}
 		ids[req.CustomID] = true
 	}
-	b, err := d.Batches.Create(r.Context(), c, body.Requests, int64(batchLife/time.Second))
+	b, err := h.service.Create(r.Context(), c, body.Requests, int64(batchLife/time.Second))
 	if err != nil {
 		return err
 	}
@@ -133,13 +136,13 @@ func (d *Door) createBatch(x *exchange.Exchange, r *http.Request, c berth.Caller
 }
 
 // listBatches serves GET /v1/messages/batches.
-func (d *Door) listBatches(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+func (h *messageBatches) listBatches(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	q := exchange.NewQuery(r)
 	page := readPage(q, 20)
 	if err := q.End(); err != nil {
 		return err
 	}
-	list, more, err := d.Batches.List(r.Context(), c.Project, page.Page)
+	list, more, err := h.service.List(r.Context(), c.Project, page.Page)
 	if err != nil {
 		return page.error(err)
 	}
@@ -150,8 +153,8 @@ func (d *Door) listBatches(x *exchange.Exchange, r *http.Request, c berth.Caller
 func batchID(r *http.Request) berth.BatchID { return berth.BatchID(r.PathValue("batch")) }
 
 // getBatch serves GET /v1/messages/batches/{batch}.
-func (d *Door) getBatch(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	b, err := d.Batches.Get(r.Context(), c.Project, batchID(r))
+func (h *messageBatches) getBatch(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	b, err := h.service.Get(r.Context(), c.Project, batchID(r))
 	if err != nil {
 		return err
 	}
@@ -159,8 +162,8 @@ func (d *Door) getBatch(x *exchange.Exchange, r *http.Request, c berth.Caller) e
 }
 
 // cancelBatch serves POST /v1/messages/batches/{batch}/cancel.
-func (d *Door) cancelBatch(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	b, err := d.Batches.Cancel(r.Context(), c.Project, batchID(r))
+func (h *messageBatches) cancelBatch(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	b, err := h.service.Cancel(r.Context(), c.Project, batchID(r))
 	if err != nil {
 		return err
 	}
@@ -168,9 +171,9 @@ func (d *Door) cancelBatch(x *exchange.Exchange, r *http.Request, c berth.Caller
 }
 
 // deleteBatch serves DELETE /v1/messages/batches/{batch}.
-func (d *Door) deleteBatch(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+func (h *messageBatches) deleteBatch(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	id := batchID(r)
-	if err := d.Batches.Delete(r.Context(), c.Project, id); err != nil {
+	if err := h.service.Delete(r.Context(), c.Project, id); err != nil {
 		return err
 	}
 	return x.JSON(http.StatusOK, deletion{string(id), "message_batch_deleted"})
@@ -183,8 +186,8 @@ type deletion struct {
 }
 
 // batchResults serves GET /v1/messages/batches/{batch}/results.
-func (d *Door) batchResults(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	b, err := d.Batches.Get(r.Context(), c.Project, batchID(r))
+func (h *messageBatches) batchResults(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	b, err := h.service.Get(r.Context(), c.Project, batchID(r))
 	if err != nil {
 		return err
 	}
@@ -198,7 +201,7 @@ func (d *Door) batchResults(x *exchange.Exchange, r *http.Request, c berth.Calle
 		patient := x.Patient()
 		out = bufio.NewWriterSize(patient, 64<<10)
 	}
-	for result, err := range d.Batches.Results(r.Context(), c.Project, b) {
+	for result, err := range h.service.Results(r.Context(), c.Project, b) {
 		if err != nil && out == nil {
 			return err
 		}

@@ -52,9 +52,13 @@ type Door struct {
 	Options
 	items     *request.Rules // completes the items of a request
 	upstreams *engine.Relay
+	batches   *messageBatches
+	files     *storedFiles
+	skills    *storedSkills
 }
 
 // New returns a door.
 func New(opts Options) *Door {
-	return &Door{opts, request.New(opts.Engine.Tools), engine.NewRelay(opts.Engine)}
+	return &Door{opts, request.New(opts.Engine.Tools), engine.NewRelay(opts.Engine), &messageBatches{opts.Batches},
+		&storedFiles{opts.Files, opts.Outputs}, &storedSkills{opts.Skills}}
 }

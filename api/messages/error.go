@@ -2,7 +2,9 @@ package messages
 
 import (
 	"errors"
+	"maps"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -82,7 +84,8 @@ func dotted(param string) string {
 func writeError(x *exchange.Exchange, status int, e exchange.Error) {
 	x.Header().Set(requestID, x.RequestID())
 	x.OnHeader(renameRates)
-	if status == http.StatusConflict || e.Code != nil && *e.Code == "insufficient_quota" { // a retry gets the same answer
+	if status == http.StatusConflict || e.Code != nil && *e.Code == "insufficient_quota" {
+		// a retry gets the same answer
 		x.Header().Set("x-should-retry", "false")
 	}
 	_ = x.JSON(status, newFailure(status, e, x.RequestID()))
@@ -112,6 +115,11 @@ func (t *translation) placeError(err error) error {
 	}
 	renamed := *e
 	renamed.Param = t.place(e.Param)
+	for _, id := range slices.Sorted(maps.Keys(t.files)) {
+		if id != "" && strings.Contains(e.Message, id) {
+			renamed.Param = t.files[id]
+		}
+	}
 	return &renamed
 }
 

@@ -15,14 +15,20 @@ import (
 
 const filePath = "/v1/files"
 
-// fileRoutes returns the routes of files for Anthropic's clients. The files are those of OpenAI's API.
-func (d *Door) fileRoutes() []exchange.Route {
+// storedFiles serves uploaded files, and those of containers.
+type storedFiles struct {
+	files   *files.Service
+	outputs Outputs // may be nil
+}
+
+// routes returns the routes of files for Anthropic's clients. The files are those of OpenAI's API.
+func (h *storedFiles) routes() []exchange.Route {
 	return []exchange.Route{
-		versioned("POST "+filePath, d.createFile),
-		versioned("GET "+filePath, d.listFiles),
-		versioned("GET "+filePath+"/{file}", d.getFile),
-		versioned("DELETE "+filePath+"/{file}", d.deleteFile),
-		versioned("GET "+filePath+"/{file}/content", d.fileContent),
+		versioned("POST "+filePath, h.createFile),
+		versioned("GET "+filePath, h.listFiles),
+		versioned("GET "+filePath+"/{file}", h.getFile),
+		versioned("DELETE "+filePath+"/{file}", h.deleteFile),
+		versioned("GET "+filePath+"/{file}/content", h.fileContent),
 	}
 }
 
@@ -68,12 +74,12 @@ func mimeType(name string) string {
 }
 
 // createFile serves POST /v1/files.
-func (d *Door) createFile(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+func (h *storedFiles) createFile(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	f, err := x.Form(r, "expires_in_seconds", "purpose")
 	if err != nil {
 		return err
 	}
-	file, err := d.Files.Receive(r.Context(), c.Project, f, func() (files.CreateRequest, error) {
+	file, err := h.files.Receive(r.Context(), c.Project, f, func() (files.CreateRequest, error) {
 		req := files.CreateRequest{Filename: path.Base(f.Filename), Purpose: filePurpose}
 		if f.Filename == "" {
 			req.Filename = "unnamed"
@@ -96,7 +102,7 @@ func (d *Door) createFile(x *exchange.Exchange, r *http.Request, c berth.Caller)
 }
 
 // listFiles serves GET /v1/files.
-func (d *Door) listFiles(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+func (h *storedFiles) listFiles(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	q := exchange.NewQuery(r)
 	page := readPage(q, 20)
 	scope := q.Text("scope_id")
@@ -105,9 +111,9 @@ func (d *Door) listFiles(x *exchange.Exchange, r *http.Request, c berth.Caller) 
 		return err
 	}
 	if scope != "" || len(ids) > 0 {
-		return d.namedFiles(x, r, c, scope, ids)
+		return h.namedFiles(x, r, c, scope, ids)
 	}
-	list, more, err := d.Files.List(r.Context(), c.Project, "", page.Page)
+	list, more, err := h.files.List(r.Context(), c.Project, "", page.Page)
 	if err != nil {
 		return page.error(err)
 	}
@@ -119,13 +125,13 @@ func (d *Door) listFiles(x *exchange.Exchange, r *http.Request, c berth.Caller) 
 const maxNamed = 100
 
 // namedFiles answers with the files of a list of ids. No file of this server has a scope.
-func (d *Door) namedFiles(x *exchange.Exchange, r *http.Request, c berth.Caller, scope string, ids []string) error {
+func (h *storedFiles) namedFiles(x *exchange.Exchange, r *http.Request, c berth.Caller, scope string, ids []string) error {
 	if len(ids) > maxNamed {
 		return berth.Invalid("ids", "at most %d ids are allowed", maxNamed)
 	}
 	var infos []fileInfo
 	for _, id := range ids {
-		f, err := d.Files.Get(r.Context(), c.Project, berth.FileID(id))
+		f, err := h.files.Get(r.Context(), c.Project, berth.FileID(id))
 		if err == nil && scope == "" {
 			infos = append(infos, newFileInfo(f))
 		} else if err != nil && berth.ErrorCode(err) != berth.CodeNotFound {
@@ -138,15 +144,15 @@ func (d *Door) namedFiles(x *exchange.Exchange, r *http.Request, c berth.Caller,
 func fileID(r *http.Request) berth.FileID { return berth.FileID(r.PathValue("file")) }
 
 // getFile serves GET /v1/files/{file}.
-func (d *Door) getFile(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	if at, ok := d.output(r); ok {
-		f, err := d.Outputs.Get(r.Context(), c.Project, at.container, at.file)
+func (h *storedFiles) getFile(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	if at, ok := h.output(r); ok {
+		f, err := h.outputs.Get(r.Context(), c.Project, at.container, at.file)
 		if err != nil {
 			return at.error(err)
 		}
 		return x.JSON(http.StatusOK, newOutputInfo(f))
 	}
-	f, err := d.Files.Get(r.Context(), c.Project, fileID(r))
+	f, err := h.files.Get(r.Context(), c.Project, fileID(r))
 	if err != nil {
 		return err
 	}
@@ -154,13 +160,13 @@ func (d *Door) getFile(x *exchange.Exchange, r *http.Request, c berth.Caller) er
 }
 
 // deleteFile serves DELETE /v1/files/{file}.
-func (d *Door) deleteFile(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+func (h *storedFiles) deleteFile(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	id := fileID(r)
 	var err error
-	if at, ok := d.output(r); ok {
-		err = at.error(d.Outputs.Delete(r.Context(), c.Project, at.container, at.file))
+	if at, ok := h.output(r); ok {
+		err = at.error(h.outputs.Delete(r.Context(), c.Project, at.container, at.file))
 	} else {
-		err = d.Files.Delete(r.Context(), c.Project, id)
+		err = h.files.Delete(r.Context(), c.Project, id)
 	}
 	if err != nil {
 		return err
@@ -169,16 +175,16 @@ func (d *Door) deleteFile(x *exchange.Exchange, r *http.Request, c berth.Caller)
 }
 
 // fileContent serves GET /v1/files/{file}/content.
-func (d *Door) fileContent(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	if at, ok := d.output(r); ok {
-		content, f, err := d.Outputs.Open(r.Context(), c.Project, at.container, at.file)
+func (h *storedFiles) fileContent(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	if at, ok := h.output(r); ok {
+		content, f, err := h.outputs.Open(r.Context(), c.Project, at.container, at.file)
 		if err != nil {
 			return at.error(err)
 		}
 		defer content.Close()
 		return x.DownloadAs(r, mimeType(f.Path), path.Base(f.Path), f.Bytes, content)
 	}
-	content, f, err := d.Files.Open(r.Context(), c.Project, fileID(r))
+	content, f, err := h.files.Open(r.Context(), c.Project, fileID(r))
 	if err != nil {
 		return err
 	}

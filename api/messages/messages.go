@@ -20,7 +20,7 @@ func (d *Door) Routes() []exchange.Route {
 	routes := append([]exchange.Route{
 		exchange.On("POST /v1/messages", d.create, exchange.CallsModel, common),
 		exchange.On("POST /v1/messages/count_tokens", d.countTokens, exchange.StoresNothing, common),
-	}, slices.Concat(d.modelRoutes(), d.batchRoutes(), d.fileRoutes(), d.skillRoutes())...)
+	}, slices.Concat(d.modelRoutes(), d.batches.routes(), d.files.routes(), d.skills.routes())...)
 	for i := range routes {
 		routes[i].WriteError = writeError
 		routes[i].Handle = named(routes[i].Handle)
@@ -76,7 +76,7 @@ var errNoEnd = errors.New("the journal of a message's response has no end")
 
 // start starts the response of a message.
 func (d *Door) start(ctx context.Context, c berth.Caller, req *messageRequest) (*answer, error) {
-	if err := d.pinSkills(ctx, c, req); err != nil {
+	if err := d.skills.pin(ctx, c, req); err != nil {
 		return nil, err
 	}
 	translated, err := req.translate(d.items)
@@ -88,7 +88,12 @@ func (d *Door) start(ctx context.Context, c berth.Caller, req *messageRequest) (
 		return nil, translated.placeError(err)
 	}
 	a := newAnswer(req, created, d.Engine.Tools)
-	a.outputs = func() map[string]berth.FileID { return d.outputs(ctx, c, a.container) }
+	for _, it := range translated.request.Input { // the programs of earlier answers, which may end in this one
+		if p := (berth.Program{}); it.Type() == berth.ItemProgram && it.Decode(&p) == nil {
+			a.programs[p.CallID] = programID(&p)
+		}
+	}
+	a.outputs = func() map[string]berth.FileID { return d.files.ids(ctx, c, a.container) }
 	return a, nil
 }
 

@@ -23,11 +23,11 @@ func outputID(f *berth.ContainerFile) berth.FileID {
 }
 
 // output returns the file of a container that the path of a request names.
-func (d *Door) output(r *http.Request) (output, bool) {
+func (h *storedFiles) output(r *http.Request) (output, bool) {
 	id := fileID(r)
 	rest, ok := strings.CutPrefix(string(id), berth.PrefixContainerFile)
 	file, container, whole := strings.Cut(rest, "_")
-	if !ok || !whole || d.Outputs == nil {
+	if !ok || !whole || h.outputs == nil {
 		return output{}, false
 	}
 	return output{id, berth.ContainerID(berth.PrefixContainer + container),
@@ -50,12 +50,12 @@ func newOutputInfo(f *berth.ContainerFile) fileInfo {
 // maxOutputs bounds the files of a container among which the changed ones are found.
 const maxOutputs = 10_000
 
-// outputs returns the ids of a container's files by their paths.
-func (d *Door) outputs(ctx context.Context, c berth.Caller, id berth.ContainerID) map[string]berth.FileID {
-	if d.Outputs == nil || id == "" {
+// ids returns the ids of a container's files by their paths.
+func (h *storedFiles) ids(ctx context.Context, c berth.Caller, id berth.ContainerID) map[string]berth.FileID {
+	if h.outputs == nil || id == "" {
 		return nil
 	}
-	list, _, err := d.Outputs.List(ctx, c.Project, id, berth.Page{Limit: maxOutputs})
+	list, _, err := h.outputs.List(ctx, c.Project, id, berth.Page{Limit: maxOutputs})
 	if err != nil {
 		return nil // the container is gone
 	}

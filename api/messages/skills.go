@@ -12,23 +12,27 @@ import (
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/exchange"
 	"github.com/berth-run/berth/internal/rule"
+	"github.com/berth-run/berth/skills"
 )
 
 const skillPath = "/v1/skills"
 
-// skillRoutes returns the routes of skills for Anthropic's clients. The skills are those of OpenAI's API.
-func (d *Door) skillRoutes() []exchange.Route {
+// storedSkills serves skills and their versions.
+type storedSkills struct{ service *skills.Service }
+
+// routes returns the routes of skills for Anthropic's clients. The skills are those of OpenAI's API.
+func (h *storedSkills) routes() []exchange.Route {
 	const versions = skillPath + "/{skill}/versions"
 	return []exchange.Route{
-		versioned("POST "+skillPath, d.createSkill),
-		versioned("GET "+skillPath, d.listSkills),
-		versioned("GET "+skillPath+"/{skill}", d.getSkill),
-		versioned("DELETE "+skillPath+"/{skill}", d.deleteSkill),
-		versioned("POST "+versions, d.createVersion),
-		versioned("GET "+versions, d.listVersions),
-		versioned("GET "+versions+"/{version}", d.getVersion),
-		versioned("DELETE "+versions+"/{version}", d.deleteVersion),
-		versioned("GET "+versions+"/{version}/content", d.versionContent),
+		versioned("POST "+skillPath, h.createSkill),
+		versioned("GET "+skillPath, h.listSkills),
+		versioned("GET "+skillPath+"/{skill}", h.getSkill),
+		versioned("DELETE "+skillPath+"/{skill}", h.deleteSkill),
+		versioned("POST "+versions, h.createVersion),
+		versioned("GET "+versions, h.listVersions),
+		versioned("GET "+versions+"/{version}", h.getVersion),
+		versioned("DELETE "+versions+"/{version}", h.deleteVersion),
+		versioned("GET "+versions+"/{version}/content", h.versionContent),
 	}
 }
 
@@ -63,8 +67,8 @@ func newVersionInfo(v *berth.SkillVersion) versionInfo {
 }
 
 // skillInfo returns a skill with the id of its latest version.
-func (d *Door) skillInfo(ctx context.Context, c berth.Caller, s *berth.Skill) (skillInfo, error) {
-	latest, err := d.Skills.Version(ctx, c.Project, s.ID, s.LatestVersion)
+func (h *storedSkills) skillInfo(ctx context.Context, c berth.Caller, s *berth.Skill) (skillInfo, error) {
+	latest, err := h.service.Version(ctx, c.Project, s.ID, s.LatestVersion)
 	if err != nil {
 		return skillInfo{}, err
 	}
@@ -73,8 +77,8 @@ func (d *Door) skillInfo(ctx context.Context, c berth.Caller, s *berth.Skill) (s
 }
 
 // answerSkill answers with a skill.
-func (d *Door) answerSkill(x *exchange.Exchange, r *http.Request, c berth.Caller, s *berth.Skill) error {
-	info, err := d.skillInfo(r.Context(), c, s)
+func (h *storedSkills) answerSkill(x *exchange.Exchange, r *http.Request, c berth.Caller, s *berth.Skill) error {
+	info, err := h.skillInfo(r.Context(), c, s)
 	if err != nil {
 		return err
 	}
@@ -84,20 +88,20 @@ func (d *Door) answerSkill(x *exchange.Exchange, r *http.Request, c berth.Caller
 func skillID(r *http.Request) berth.SkillID { return berth.SkillID(r.PathValue("skill")) }
 
 // createSkill serves POST /v1/skills. The name of a skill is that of its SKILL.md, whatever the client calls it.
-func (d *Door) createSkill(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+func (h *storedSkills) createSkill(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	f, err := x.FormFiles(r, "files", "display_name", "display_title")
 	if err != nil {
 		return err
 	}
-	s, err := d.Skills.Create(r.Context(), c.Project, f)
+	s, err := h.service.Create(r.Context(), c.Project, f)
 	if err != nil {
 		return err
 	}
-	return d.answerSkill(x, r, c, s)
+	return h.answerSkill(x, r, c, s)
 }
 
 // listSkills serves GET /v1/skills.
-func (d *Door) listSkills(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+func (h *storedSkills) listSkills(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	q := exchange.NewQuery(r)
 	page := readPage(q, 20)
 	source := q.Text("source")
@@ -106,13 +110,13 @@ func (d *Door) listSkills(x *exchange.Exchange, r *http.Request, c berth.Caller)
 	}
 	infos, more := []skillInfo{}, false
 	if source == "" || source == "custom" {
-		list, further, err := d.Skills.List(r.Context(), c.Project, page.Page)
+		list, further, err := h.service.List(r.Context(), c.Project, page.Page)
 		if err != nil {
 			return page.error(err)
 		}
 		more = further
 		for _, s := range inOrder(page, list, func(s *berth.Skill) *berth.Skill { return s }) {
-			info, err := d.skillInfo(r.Context(), c, s)
+			info, err := h.skillInfo(r.Context(), c, s)
 			if berth.ErrorCode(err) == berth.CodeNotFound {
 				continue // it was deleted after it was listed
 			}
@@ -126,18 +130,18 @@ func (d *Door) listSkills(x *exchange.Exchange, r *http.Request, c berth.Caller)
 }
 
 // getSkill serves GET /v1/skills/{skill}.
-func (d *Door) getSkill(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	s, err := d.Skills.Get(r.Context(), c.Project, skillID(r))
+func (h *storedSkills) getSkill(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	s, err := h.service.Get(r.Context(), c.Project, skillID(r))
 	if err != nil {
 		return err
 	}
-	return d.answerSkill(x, r, c, s)
+	return h.answerSkill(x, r, c, s)
 }
 
 // deleteSkill serves DELETE /v1/skills/{skill}.
-func (d *Door) deleteSkill(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+func (h *storedSkills) deleteSkill(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	id := skillID(r)
-	if err := d.Skills.Delete(r.Context(), c.Project, id); err != nil {
+	if err := h.service.Delete(r.Context(), c.Project, id); err != nil {
 		return err
 	}
 	return x.JSON(http.StatusOK, deletion{string(id), "skill_deleted"})
@@ -145,12 +149,12 @@ func (d *Door) deleteSkill(x *exchange.Exchange, r *http.Request, c berth.Caller
 
 // createVersion serves POST /v1/skills/{skill}/versions. The newest version is the one that messages use, so that it
 // becomes the default one.
-func (d *Door) createVersion(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+func (h *storedSkills) createVersion(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	f, err := x.FormFiles(r, "files")
 	if err != nil {
 		return err
 	}
-	v, err := d.Skills.CreateVersion(r.Context(), c.Project, skillID(r), f, func() (bool, error) { return true, nil })
+	v, err := h.service.CreateVersion(r.Context(), c.Project, skillID(r), f, func() (bool, error) { return true, nil })
 	if err != nil {
 		return err
 	}
@@ -158,13 +162,13 @@ func (d *Door) createVersion(x *exchange.Exchange, r *http.Request, c berth.Call
 }
 
 // listVersions serves GET /v1/skills/{skill}/versions.
-func (d *Door) listVersions(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+func (h *storedSkills) listVersions(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	q := exchange.NewQuery(r)
 	page := readPage(q, 20)
 	if err := q.End(); err != nil {
 		return err
 	}
-	all, err := d.Skills.Versions(r.Context(), c.Project, skillID(r))
+	all, err := h.service.Versions(r.Context(), c.Project, skillID(r))
 	if err != nil {
 		return err
 	}
@@ -177,22 +181,22 @@ func (d *Door) listVersions(x *exchange.Exchange, r *http.Request, c berth.Calle
 }
 
 // version returns a version of a skill by its id, its number or "latest".
-func (d *Door) version(ctx context.Context, c berth.Caller, skill berth.SkillID, id string) (*berth.SkillVersion,
+func (h *storedSkills) version(ctx context.Context, c berth.Caller, skill berth.SkillID, id string) (*berth.SkillVersion,
 	error) {
 	if _, err := strconv.Atoi(id); err == nil {
-		return d.Skills.Version(ctx, c.Project, skill, id)
+		return h.service.Version(ctx, c.Project, skill, id)
 	}
-	all, err := d.Skills.Versions(ctx, c.Project, skill)
+	all, err := h.service.Versions(ctx, c.Project, skill)
 	if err != nil {
 		return nil, err
 	}
 	i := slices.IndexFunc(all, func(v *berth.SkillVersion) bool { return string(v.ID) == id })
 	if id == latest {
-		s, err := d.Skills.Get(ctx, c.Project, skill)
+		s, err := h.service.Get(ctx, c.Project, skill)
 		if err != nil {
 			return nil, err
 		}
-		return d.Skills.Version(ctx, c.Project, skill, s.LatestVersion)
+		return h.service.Version(ctx, c.Project, skill, s.LatestVersion)
 	}
 	if i < 0 {
 		return nil, berth.NotFound("Skill version", rule.Clip(id))
@@ -204,8 +208,8 @@ func (d *Door) version(ctx context.Context, c berth.Caller, skill berth.SkillID,
 const latest = "latest"
 
 // getVersion serves GET /v1/skills/{skill}/versions/{version}.
-func (d *Door) getVersion(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	v, err := d.version(r.Context(), c, skillID(r), r.PathValue("version"))
+func (h *storedSkills) getVersion(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	v, err := h.version(r.Context(), c, skillID(r), r.PathValue("version"))
 	if err != nil {
 		return err
 	}
@@ -213,10 +217,10 @@ func (d *Door) getVersion(x *exchange.Exchange, r *http.Request, c berth.Caller)
 }
 
 // deleteVersion serves DELETE /v1/skills/{skill}/versions/{version}.
-func (d *Door) deleteVersion(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	v, err := d.version(r.Context(), c, skillID(r), r.PathValue("version"))
+func (h *storedSkills) deleteVersion(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	v, err := h.version(r.Context(), c, skillID(r), r.PathValue("version"))
 	if err == nil {
-		v, err = d.Skills.DeleteVersion(r.Context(), c.Project, v.SkillID, v.Version)
+		v, err = h.service.DeleteVersion(r.Context(), c.Project, v.SkillID, v.Version)
 	}
 	if err != nil {
 		return err
@@ -225,12 +229,12 @@ func (d *Door) deleteVersion(x *exchange.Exchange, r *http.Request, c berth.Call
 }
 
 // versionContent serves GET /v1/skills/{skill}/versions/{version}/content: a zip archive.
-func (d *Door) versionContent(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	v, err := d.version(r.Context(), c, skillID(r), r.PathValue("version"))
+func (h *storedSkills) versionContent(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	v, err := h.version(r.Context(), c, skillID(r), r.PathValue("version"))
 	if err != nil {
 		return err
 	}
-	content, _, err := d.Skills.Open(r.Context(), c.Project, v.SkillID, v.Version)
+	content, _, err := h.service.Open(r.Context(), c.Project, v.SkillID, v.Version)
 	if err != nil {
 		return err
 	}
@@ -245,14 +249,14 @@ func (d *Door) versionContent(x *exchange.Exchange, r *http.Request, c berth.Cal
 	return x.DownloadAs(r, "application/zip", v.Name+".zip", size, content)
 }
 
-// pinSkills replaces the ids of versions in a request by their numbers, which containers know.
-func (d *Door) pinSkills(ctx context.Context, c berth.Caller, m *messageRequest) error {
+// pin replaces the ids of versions in a request by their numbers, which containers know.
+func (h *storedSkills) pin(ctx context.Context, c berth.Caller, m *messageRequest) error {
 	for i := range m.Container.Skills {
 		s := &m.Container.Skills[i]
 		if s.Type != "custom" || !strings.HasPrefix(s.Version, berth.PrefixSkillVersion) {
 			continue
 		}
-		v, err := d.version(ctx, c, berth.SkillID(s.SkillID), s.Version)
+		v, err := h.version(ctx, c, berth.SkillID(s.SkillID), s.Version)
 		if berth.ErrorCode(err) == berth.CodeNotFound {
 			return berth.Invalid(fmt.Sprintf("container.skills[%d]", i), "%s", err.Error())
 		}
