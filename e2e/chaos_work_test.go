@@ -237,6 +237,28 @@ func (w *worker) copies() error {
 	return w.remove("/containers/" + string(c.ID))
 }
 
+// messages sends messages by Anthropic's API.
+func (w *worker) messages() error {
+	for n := 0; !w.stopped(); n++ {
+		word := fmt.Sprintf("%s.%d", w.name, n)
+		var answer struct {
+			Content []struct {
+				Text string `json:"text"`
+			} `json:"content"`
+			StopReason string `json:"stop_reason"`
+		}
+		if err := w.post("/messages", map[string]any{"model": "scripted", "max_tokens": 100,
+			"messages": []any{map[string]any{"role": "user", "content": word}}}, &answer); err != nil {
+			return err
+		}
+		if len(answer.Content) != 1 || answer.Content[0].Text != word || answer.StopReason != "end_turn" {
+			return fmt.Errorf("the answer to %s is %+v", word, answer)
+		}
+		w.done.add("messages")
+	}
+	return nil
+}
+
 // talk adds to a conversation. At the end its items are there once, in order.
 func (w *worker) talk() error {
 	var conversation struct {

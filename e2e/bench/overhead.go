@@ -82,6 +82,10 @@ func overheadTargets(model string, proxy *proxy, s *server) []target {
 		return mustJSON(map[string]any{"model": "m", "stream": stream,
 			"messages": []any{map[string]any{"role": "user", "content": "Answer at once."}}})
 	}
+	message := func(stream bool) []byte {
+		return mustJSON(map[string]any{"model": "m", "stream": stream, "max_tokens": 1000,
+			"messages": []any{map[string]any{"role": "user", "content": "Answer at once."}}})
+	}
 	response := func(store, stream bool) []byte {
 		return mustJSON(map[string]any{"model": "m", "store": store, "stream": stream, "input": "Answer at once."})
 	}
@@ -96,6 +100,9 @@ func overheadTargets(model string, proxy *proxy, s *server) []target {
 			pids: proxied},
 		{name: "chat", url: s.url + "/v1/chat/completions", body: chat(false), pids: berth, goals: unstored},
 		{name: "chat, streamed", url: s.url + "/v1/chat/completions", body: chat(true), stream: true, pids: berth,
+			goals: unstored},
+		{name: "message", url: s.url + "/v1/messages", body: message(false), pids: berth, goals: unstored},
+		{name: "message, streamed", url: s.url + "/v1/messages", body: message(true), stream: true, pids: berth,
 			goals: unstored},
 		{name: "response, store false", url: s.url + "/v1/responses", body: response(false, false), pids: berth,
 			goals: unstored},
