@@ -270,7 +270,9 @@ func TestMessagesErrors(t *testing.T) {
 			"invalid_request_error", "output_config.format.schema: "},
 		{`{"model":"absent","max_tokens":9,` + hello + `}`, 404, "not_found_error", ""},
 		{`{` + ok + `"messages":[{"role":"user","content":[{"type":"image","source":{"type":"file","file_id":"file-1"}}]}]}`,
-			404, "not_found_error", "id: No such File object"},
+			404, "not_found_error", "messages.0.content.0: No such File object"},
+		{`{` + ok + `"messages":[{"role":"user","content":[{"type":"text","text":"x"},{"type":"container_upload","file_id":"file-1"}]}],"tools":[{"type":"code_execution_20250825","name":"code_execution"}]}`,
+			404, "not_found_error", "messages.0.content.1: "},
 		{`{` + ok + hello + `}`, 400, "invalid_request_error", "No."},
 	} {
 		o := h.call(tc.status, "POST", "/v1/messages", tc.body)

@@ -33,7 +33,9 @@ type answer struct {
 	usage   berth.Usage
 	tier    string
 
-	outputs func() map[string]berth.FileID // of servedItem
+	searches []string // of servedItem, as the next two
+	programs map[string]string
+	outputs  func() map[string]berth.FileID
 
 	next    int // number of blocks that a stream has sent completely
 	started bool
@@ -45,6 +47,7 @@ type outputBlock struct {
 	kind   blockKind
 	id     string // of a call
 	name   string
+	caller *caller
 	text   strings.Builder // the text, the thought, or the input of a call
 	sign   string          // the signature of a thought, or its redacted data
 	cites  []any
@@ -67,7 +70,7 @@ const (
 
 // newAnswer returns the answer to a request. The tools of r must be final.
 func newAnswer(req *messageRequest, r *berth.Response, tools *tool.Registry) *answer {
-	a := &answer{request: req, response: r.ID, pages: map[string]string{}}
+	a := &answer{request: req, response: r.ID, pages: map[string]string{}, programs: map[string]string{}}
 	for _, of := range r.Tools {
 		if id := tools.ContainerOf(of); id != "" {
 			a.container = id
@@ -152,12 +155,18 @@ func (a *answer) add(ev *berth.Event) error {
 	}
 	a.blocks = slices.DeleteFunc(a.blocks, func(b *outputBlock) bool { return b.cut })
 	if ev.Item.Type() == berth.ItemFunctionCall {
-		var named struct{ Name string }
+		var named struct {
+			Name   string
+			Caller *berth.ToolCaller
+		}
 		if err := ev.Item.Decode(&named); err != nil {
 			return err
 		}
 		b := a.block(*ev.OutputIndex, kindCall)
-		b.id, b.name = ev.Item.CallID(), named.Name
+		b.id, b.name, b.caller = ev.Item.CallID(), named.Name, direct
+		if c := named.Caller; c != nil && c.Type == berth.CallerProgram {
+			b.caller = &caller{a.request.programCaller(), a.programs[c.CallerID]}
+		}
 	}
 	return nil
 }
@@ -229,7 +238,7 @@ func (a *answer) close(ev *berth.Event) error {
 
 // serve adds the blocks of an item of a hosted tool. A stream sends the input of a call as one delta.
 func (a *answer) serve(item int, it berth.Item) error {
-	s := servedItem{outputs: a.outputs}
+	s := servedItem{request: a.request, searches: &a.searches, programs: a.programs, outputs: a.outputs}
 	if err := s.read(it); err != nil {
 		return err
 	}
@@ -237,6 +246,10 @@ func (a *answer) serve(item int, it berth.Item) error {
 	a.web.WebSearches += s.web.WebSearches
 	a.web.WebFetches += s.web.WebFetches
 	for _, body := range s.blocks {
+		if text, ok := body.(textOutput); ok {
+			a.write(a.block(item, kindText), text.Text)
+			continue
+		}
 		b := &outputBlock{item: item, kind: kindResult, body: body}
 		if c, ok := body.(callOutput); ok {
 			b.kind = kindServerCall
@@ -374,7 +387,7 @@ func (b *outputBlock) output(whole bool) any {
 	case kindRedacted:
 		return redactedOutput{"redacted_thinking", b.sign}
 	case kindCall:
-		return callOutput{Type: "tool_use", ID: b.id, Name: b.name, Input: inputOf(text), Caller: direct}
+		return callOutput{Type: "tool_use", ID: b.id, Name: b.name, Input: inputOf(text), Caller: b.caller}
 	case kindServerCall:
 		c := b.body.(callOutput)
 		if !whole {
@@ -386,7 +399,7 @@ func (b *outputBlock) output(whole bool) any {
 }
 
 // direct is the caller of all calls: the model.
-var direct = &caller{"direct"}
+var direct = &caller{Type: "direct"}
 
 // inputOf returns the arguments of a call as an object. Arguments that are no object are a text in one, as
 // Anthropic's documentation recommends.

@@ -17,7 +17,8 @@ var schemas embed.FS
 
 // names are the names of the tools that Anthropic defines, by family, if the client names none.
 var names = map[string]string{"bash": "bash", "text_editor": "str_replace_based_edit_tool", "memory": "memory",
-	"computer": "computer", familySearch: "web_search", familyFetch: "web_fetch", familyCode: "code_execution"}
+	"computer": "computer", familySearch: "web_search", familyFetch: "web_fetch", familyCode: "code_execution",
+	familySearchRegex: familySearchRegex, familySearchBM25: familySearchBM25}
 
 // offeredName returns the name of a tool.
 func (p *toolParam) offeredName() string {

@@ -12,14 +12,19 @@ import (
 // A history converts messages to items. Calls of the client's tools must be followed by their results.
 type history struct {
 	items   []berth.Item
-	places  []string // of the items
+	places  []string          // of the items
+	files   map[string]string // the places of the blocks with uploaded files, by id
 	uploads []berth.FileID
 	waiting []string // ids of calls without a result yet
 	at      string   // the place of the current block
 	// calls of server tools without a result yet
 	served []contentBlock
-	open   []berth.Content // of the message that the current blocks form
-	role   string          // of this message
+	// functions that a search finds, by name
+	functions  map[string]berth.Tool
+	referenced map[string]bool   // tools to which results of the client's search refer
+	programs   map[string]string // by the id of its block, the call_id of a program
+	open       []berth.Content   // of the message that the current blocks form
+	role       string            // of this message
 }
 
 func (h *history) read(turns []turn) error {
@@ -83,18 +88,24 @@ func (h *history) unserved() {
 }
 
 func (h *history) block(b *contentBlock) error {
+	h.note(b, h.at)
 	switch b.Type {
 	case "tool_result":
 		return h.result(b)
 	case "tool_use":
 		h.close()
 		h.waiting = append(h.waiting, b.ID)
-		h.add(berth.FunctionCall{Type: berth.ItemFunctionCall, CallID: b.ID, Name: b.Name, Arguments: string(b.Input)})
+		h.add(calledFunction{berth.FunctionCall{Type: berth.ItemFunctionCall, CallID: b.ID, Name: b.Name,
+			Arguments: string(b.Input)}, h.callerOf(b)})
 	case "thinking", "redacted_thinking":
 		h.close()
 		h.think(b)
 	case "server_tool_use", "mcp_tool_use":
 		h.close()
+		if call, fingerprint, ok := readProgramID(b.ID); ok {
+			h.program(b, call, fingerprint)
+			return nil
+		}
 		h.served = append(h.served, *b)
 	case "container_upload":
 		if h.role != "assistant" {
@@ -104,6 +115,10 @@ func (h *history) block(b *contentBlock) error {
 	default:
 		if strings.HasSuffix(b.Type, "_tool_result") {
 			h.close()
+			if call := h.programs[b.ToolUseID]; call != "" {
+				h.programOutput(b, call)
+				return nil
+			}
 			i := slices.IndexFunc(h.served, func(c contentBlock) bool { return c.ID == b.ToolUseID })
 			if i < 0 {
 				return berth.Invalid(h.at, "`tool_use_id` %s has no `server_tool_use` block before it in the message.",
@@ -133,6 +148,26 @@ func (h *history) block(b *contentBlock) error {
 	return nil
 }
 
+// note notes the place of a block with an uploaded file.
+func (h *history) note(b *contentBlock, at string) {
+	var s source
+	switch b.Type {
+	case "container_upload":
+		h.files[b.FileID] = at
+	case "image", "document":
+		decodeInput(b.Source, &s)
+		h.files[s.FileID] = at
+		for i := range s.Content {
+			h.note(&s.Content[i], fmt.Sprintf("%s.source.content[%d]", at, i))
+		}
+	case "tool_result":
+		content, _ := decodeBlocks(b.Content) // checked
+		for i := range content {
+			h.note(&content[i], fmt.Sprintf("%s.content[%d]", at, i))
+		}
+	}
+}
+
 // result adds the result of a call.
 func (h *history) result(b *contentBlock) error {
 	i := slices.Index(h.waiting, b.ToolUseID)
@@ -146,6 +181,15 @@ func (h *history) result(b *contentBlock) error {
 	output, err := b.output()
 	if err != nil {
 		return err
+	}
+	content, err := decodeBlocks(b.Content)
+	if err != nil {
+		return err
+	}
+	for _, c := range content {
+		if c.Type == "tool_reference" {
+			h.referenced[c.ToolName] = true
+		}
 	}
 	h.add(berth.FunctionCallOutput{Type: berth.ItemFunctionCallOutput, CallID: b.ToolUseID, Output: output})
 	return nil
@@ -336,10 +380,12 @@ func (h *history) serve(c, result contentBlock) {
 		URL     string `json:"url"`
 		Command string `json:"command"`
 	}
-	_ = json.Unmarshal(c.Input, &input) // an object; fields of other types count as absent
+	decodeInput(c.Input, &input)
 	switch {
 	case c.Type == "mcp_tool_use":
 		h.serveMCP(c, result)
+	case searchName(c.Name) && h.functions != nil:
+		h.serveToolSearch(result)
 	case c.Name == familySearch && input.Query != "":
 		h.serveSearch(input.Query, result)
 	case c.Name == familyFetch && one.Type == "web_fetch_result":
@@ -354,6 +400,9 @@ func (h *history) serve(c, result contentBlock) {
 		h.serveAny(c, result)
 	}
 }
+
+// decodeInput decodes an object. Fields of other types count as absent.
+func decodeInput(raw json.RawMessage, to any) { _ = json.Unmarshal(raw, to) }
 
 // serveAny adds a call of which this server knows nothing as that of a function.
 func (h *history) serveAny(c, result contentBlock) {

@@ -47,7 +47,11 @@ func (t *toolParam) runsHere() bool {
 func (b blocks) needServer() bool {
 	for i := range b {
 		switch each := &b[i]; each.Type {
-		case "server_tool_use", "mcp_tool_use", "container_upload":
+		case "server_tool_use":
+			if !searchName(each.Name) {
+				return true
+			}
+		case "mcp_tool_use", "container_upload":
 			return true
 		case "image", "document":
 			var s source
@@ -59,7 +63,7 @@ func (b blocks) needServer() bool {
 				return true
 			}
 		default:
-			if strings.HasSuffix(each.Type, "_tool_result") {
+			if strings.HasSuffix(each.Type, "_tool_result") && each.Type != "tool_search_tool_result" {
 				return true
 			}
 		}

@@ -92,6 +92,7 @@ type contentBlock struct {
 	Signature  string          `json:"signature"`
 	Data       string          `json:"data"`
 	FileID     string          `json:"file_id"`
+	Caller     caller          `json:"caller"`
 }
 
 // A source is the content of an image or a document.
@@ -146,6 +147,8 @@ type toolParam struct {
 	InputExamples  []json.RawMessage        `json:"input_examples"`
 	Strict         *bool                    `json:"strict"`
 	MaxUses        *int                     `json:"max_uses"`
+	Defer          bool                     `json:"defer_loading"`
+	AllowedCallers []string                 `json:"allowed_callers"`
 	AllowedDomains []string                 `json:"allowed_domains"`
 	UserLocation   *berth.WebSearchLocation `json:"user_location"`
 	Width          int                      `json:"display_width_px"`

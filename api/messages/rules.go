@@ -198,5 +198,6 @@ func answered(required ...string) rule.Rule {
 		"id": toolUseID, "name": rule.Text(1, 200), "input": rule.AnyObject, "server_name": rule.AnyText,
 		"tool_use_id": toolUseID, "tool_name": rule.AnyText, "is_error": rule.Boolean, "thinking": rule.AnyText,
 		"signature": rule.AnyText, "data": rule.AnyText, "file_id": rule.AnyText, "type": rule.AnyText,
+		"caller": rule.OpenObject(rule.Fields{"type": rule.AnyText, "tool_id": rule.AnyText}),
 		"source": rule.Anything, "content": rule.Anything}, required...)
 }

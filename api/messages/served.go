@@ -47,6 +47,10 @@ type servedItem struct {
 	pages  map[string]string // the texts of pages that were found, by URL
 	web    serverToolUsage
 
+	request  *messageRequest
+	searches *[]string         // ids of calls of the tool search without a result yet
+	programs map[string]string // by call_id, the ids of calls that programs became
+
 	// outputs returns the ids of the container's files, by path. It is called if a command has changed files.
 	outputs func() map[string]berth.FileID
 }
@@ -95,6 +99,36 @@ func (s *servedItem) read(it berth.Item) error {
 		s.call(callOutput{Type: "server_tool_use", ID: id, Name: "code_execution",
 			Input: object("code", c.Code), Caller: direct})
 		s.result(resultOutput{Type: "code_execution_tool_result", ToolUseID: id, Content: newCodeResult(&c)})
+	case berth.ItemToolSearchCall:
+		var c berth.ToolSearchCall
+		if err := it.Decode(&c); err != nil {
+			return err
+		}
+		s.readSearch(&c)
+	case berth.ItemToolSearchOutput:
+		var out berth.ToolSearchOutput
+		if err := it.Decode(&out); err != nil {
+			return err
+		}
+		s.readFound(&out)
+	case berth.ItemProgram:
+		var p berth.Program
+		if err := it.Decode(&p); err != nil {
+			return err
+		}
+		s.readProgram(&p)
+	case berth.ItemProgramOutput:
+		var out berth.ProgramOutput
+		if err := it.Decode(&out); err != nil {
+			return err
+		}
+		s.readProgramOutput(&out)
+	case berth.ItemApprovalRequest:
+		var a berth.ApprovalRequest
+		if err := it.Decode(&a); err != nil {
+			return err
+		}
+		s.blocks = append(s.blocks, textOutput{Type: "text", Text: approvalText(&a)})
 	case berth.ItemMCPCall:
 		var c berth.MCPCall
 		if err := it.Decode(&c); err != nil {
@@ -103,6 +137,12 @@ func (s *servedItem) read(it berth.Item) error {
 		s.readMCP(&c)
 	}
 	return nil
+}
+
+// approvalText says that a call did not run, because the operator of the server wants a person to approve it. A message
+// has no form for that.
+func approvalText(a *berth.ApprovalRequest) string {
+	return "The call of " + a.Name + " did not run. This server requires approval of it: " + a.Arguments
 }
 
 // changed returns the files that commands have made or changed.

@@ -10,8 +10,8 @@ import (
 
 // common are the fields of all tools.
 var common = rule.Fields{"type": rule.AnyText, "name": rule.Text(1, 200), "cache_control": rule.AnyObject,
-	"defer_loading": rule.OnlyFalse, "strict": rule.Boolean, "eager_input_streaming": rule.Boolean,
-	"allowed_callers": rule.List(rule.AnyText, 8), "input_examples": rule.List(rule.AnyObject, 64)}
+	"defer_loading": rule.Boolean, "strict": rule.Boolean, "eager_input_streaming": rule.Boolean,
+	"allowed_callers": rule.List(rule.Matching("^(direct|code_execution_20[0-9]{6})$", 64), 8), "input_examples": rule.List(rule.AnyObject, 64)}
 
 // toolFields are the fields of each family beside the common ones.
 var toolFields = map[string]rule.Fields{
@@ -28,14 +28,16 @@ var toolFields = map[string]rule.Fields{
 		"blocked_domains": rule.UnsupportedUnlessEmpty, "citations": cited,
 		"max_content_tokens": rule.Integer(1, 1<<40), "use_cache": rule.Boolean, "url_sources": rule.Anything,
 		"response_inclusion": rule.AnyText},
-	familyCode: {},
+	familyCode:        {},
+	familySearchRegex: {},
+	familySearchBM25:  {},
 	familyToolset: {"mcp_server_name": rule.Text(1, 256), "default_config": configRule,
 		"configs": configsRule, "tools": rule.UnsupportedUnlessEmpty},
 }
 
 var (
 	domains    = rule.List(rule.Text(1, 300), 100)
-	configRule = rule.Object(rule.Fields{"enabled": rule.Boolean, "defer_loading": rule.OnlyFalse})
+	configRule = rule.Object(rule.Fields{"enabled": rule.Boolean, "defer_loading": rule.Boolean})
 	location   = rule.Object(rule.Fields{"type": rule.OneOf("approximate"), "country": rule.Text(0, 64),
 		"region": rule.Text(0, 128), "city": rule.Text(0, 128), "timezone": rule.Text(0, 64)})
 	families = func() map[string]rule.Rule {

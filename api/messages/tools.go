@@ -21,9 +21,9 @@ func (o *offers) add(at string, body any) {
 	o.places, o.tools = append(o.places, at), append(o.tools, berth.NewTool(body))
 }
 
-// offered returns the tools of the response. uploads are the files for a new container.
-func (m *messageRequest) offered(uploads []berth.FileID) (*offers, error) {
-	o := &offers{}
+// offered returns the tools of the response. h has read the messages.
+func (m *messageRequest) offered(h *history) (*offers, error) {
+	o, uploads := &offers{}, h.uploads
 	if web := m.web(); web != nil {
 		o.add(web.at, web.tool)
 		o.maxCalls = web.uses
@@ -31,6 +31,9 @@ func (m *messageRequest) offered(uploads []berth.FileID) (*offers, error) {
 	code := false
 	for i := range m.Tools {
 		p, at := &m.Tools[i], fmt.Sprintf("tools[%d]", i)
+		if m.hides(p, h.referenced) {
+			continue
+		}
 		var err error
 		var body any
 		switch p.family() {
@@ -46,8 +49,12 @@ func (m *messageRequest) offered(uploads []berth.FileID) (*offers, error) {
 			o.maxCalls = nil
 			body, err = m.toolset(p, at)
 		case familyCustom:
-			body = berth.FunctionTool{Type: berth.ToolFunction, Name: p.Name, Description: p.described(),
-				Parameters: p.InputSchema, Strict: p.strict()}
+			body = p.function(m.searchTool() != nil)
+		case familySearchRegex, familySearchBM25:
+			if p != m.searchTool() {
+				continue
+			}
+			body = berth.ToolSearchTool{Type: berth.ToolSearch, Execution: berth.ExecutionServer}
 		default:
 			body, err = p.clientFunction()
 		}
@@ -55,6 +62,9 @@ func (m *messageRequest) offered(uploads []berth.FileID) (*offers, error) {
 			return nil, err
 		}
 		o.add(at, body)
+	}
+	if m.programCaller() != "" {
+		o.add("tools", map[string]string{"type": berth.ToolProgrammatic})
 	}
 	if len(uploads) > 0 && !code {
 		return nil, berth.Invalid("messages", "`container_upload` blocks need the tool `code_execution`.")

@@ -10,8 +10,9 @@ import (
 // A translation is a message request as a request for a response, with the places of its parts.
 type translation struct {
 	request    *berth.ResponseRequest
-	itemPlaces []string // by the index of the item
-	toolPlaces []string // by the index of the tool
+	itemPlaces []string          // by the index of the item
+	toolPlaces []string          // by the index of the tool
+	files      map[string]string // of history
 }
 
 // errNoThread is the answer to a client that continues a conversation without sending it. This server stores no
@@ -41,7 +42,11 @@ func (m *messageRequest) translate(items *request.Rules) (*translation, error) {
 	if err := m.setFormat(r); err != nil {
 		return nil, err
 	}
-	h := &history{items: []berth.Item{}}
+	if err := m.checkDeferred(); err != nil {
+		return nil, err
+	}
+	h := &history{items: []berth.Item{}, files: map[string]string{}, functions: m.functions(), referenced: map[string]bool{},
+		programs: map[string]string{}}
 	if err := h.read(m.Messages); err != nil {
 		return nil, err
 	}
@@ -51,13 +56,13 @@ func (m *messageRequest) translate(items *request.Rules) (*translation, error) {
 			return nil, err
 		}
 	}
-	r.Input, t.itemPlaces = h.items, h.places
-	return t, t.setTools(m, h.uploads)
+	r.Input, t.itemPlaces, t.files = h.items, h.places, h.files
+	return t, t.setTools(m, h)
 }
 
-func (t *translation) setTools(m *messageRequest, uploads []berth.FileID) error {
+func (t *translation) setTools(m *messageRequest, h *history) error {
 	r := t.request
-	offered, err := m.offered(uploads)
+	offered, err := m.offered(h)
 	if err != nil {
 		return err
 	}

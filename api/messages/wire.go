@@ -114,7 +114,8 @@ type (
 		Caller     *caller         `json:"caller,omitempty"`
 	}
 	caller struct {
-		Type string `json:"type"` // "direct"
+		Type   string `json:"type"`              // direct, or the version of code_execution
+		ToolID string `json:"tool_id,omitempty"` // of a call by a program
 	}
 	// of the results of server tools
 	resultOutput struct {
