@@ -82,6 +82,9 @@ type ResponseBerth struct {
 	// Timings tell where the time went, at most MaxTimings of them. While the response runs,
 	// the latest may be missing.
 	Timings []Timing `json:"timings,omitempty"`
+
+	// StopSequence is the stop sequence that ended the answer, if the request has any and the upstream reports it.
+	StopSequence string `json:"stop_sequence,omitempty"`
 }
 
 // Cost returns the cost of the response's turns so far. It returns false if no turn

@@ -52,6 +52,7 @@ type ending struct {
 	writer     *journal.Writer
 	usage      berth.Usage
 	tier       string          // as the upstream of the last turn reported it; empty if unknown
+	stopText   string          // the stop sequence that ended the last turn, or ""
 	moderation json.RawMessage // by the upstream of the last turn; nil without scores
 }
 
@@ -96,6 +97,13 @@ func (e *ending) final(body berth.Response, status berth.Status, incomplete stri
 	if status == berth.StatusCompleted || status == berth.StatusIncomplete {
 		usage := e.usage
 		body.Usage = &usage
+	}
+	if e.stopText != "" && status == berth.StatusCompleted {
+		of := berth.ResponseBerth{}
+		if body.Berth != nil {
+			of = *body.Berth
+		}
+		of.StopSequence, body.Berth = e.stopText, &of
 	}
 	if incomplete != "" {
 		body.IncompleteDetails = &berth.IncompleteDetails{Reason: incomplete}

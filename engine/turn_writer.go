@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/berth-run/berth"
@@ -50,7 +51,10 @@ func (w *turnWriter) finish(ctx context.Context, f model.Finish) (over bool, err
 	r, concluding := w.run, false
 	r.usage.Add(f.Usage)
 	r.origin = f.Origin
-	r.tier, r.moderation = f.ServiceTier, f.Moderation
+	r.tier, r.moderation, r.stopText = f.ServiceTier, f.Moderation, ""
+	if slices.Contains(r.record.Request.Sampling.Stop, f.Stop) {
+		r.stopText = f.Stop
+	}
 	r.compactor.counted = f.Usage.InputTokens + f.Usage.OutputTokens - f.Usage.OutputTokenDetails.ReasoningTokens
 	r.writer.SetUsage(r.usage, turnsOf(f)...)
 	r.writer.AddTiming(w.timing(f, nil))

@@ -157,6 +157,7 @@ type (
 		Origin Origin
 		Cost   *berth.Cost // nil if the upstream's price is not known
 
+		Stop        string          // the one of Sampling.Stop that ended the answer, if the upstream reports it
 		ServiceTier string          // used by the upstream, if it reports one
 		Moderation  json.RawMessage // scores in the form of Responses, if the request wanted them
 	}

@@ -29,6 +29,7 @@ type answer struct {
 	id, model   string
 	family      string
 	reason      string
+	stop        string // the stop sequence, if the reason is that
 	explanation string // of a refusal
 	done        bool
 	usage       usage
@@ -88,6 +89,7 @@ func (a *answer) Take(data []byte, out []model.Delta) ([]model.Delta, error) {
 		a.usage.update(&ev.Usage)
 		if ev.Delta.StopReason != "" {
 			a.reason, a.explanation = ev.Delta.StopReason, ev.Delta.StopDetails.Explanation
+			a.stop = ev.Delta.StopSequence
 		}
 	case "message_stop":
 		a.done = true
@@ -210,7 +212,9 @@ const declined = "The model's provider declined to answer this."
 func (a *answer) Finish(out []model.Delta) ([]model.Delta, error) {
 	f := model.Finish{Reason: model.FinishStop, Usage: a.usage.total(), Model: a.model}
 	switch a.reason {
-	case "end_turn", "tool_use", "stop_sequence":
+	case "end_turn", "tool_use":
+	case "stop_sequence":
+		f.Stop = a.stop
 	case "max_tokens", "model_context_window_exceeded":
 		f.Reason = model.FinishLength
 	case "refusal":

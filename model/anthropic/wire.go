@@ -142,8 +142,9 @@ type event struct {
 		Thinking    string `json:"thinking"`
 		Signature   string `json:"signature"`
 
-		StopReason  string `json:"stop_reason"` // of message_delta
-		StopDetails struct {
+		StopReason   string `json:"stop_reason"` // of message_delta
+		StopSequence string `json:"stop_sequence"`
+		StopDetails  struct {
 			Explanation string `json:"explanation"`
 		} `json:"stop_details"`
 	} `json:"delta"`

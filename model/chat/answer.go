@@ -36,6 +36,7 @@ type answer struct {
 	model   string
 	tier    string
 	reason  string // the upstream's finish_reason
+	stop    string // the stop sequence that it reports, or ""
 	done    bool   // nothing follows
 	usage   berth.Usage
 	calls   calls
@@ -180,6 +181,11 @@ func (a *answer) choose(c *choice, out []model.Delta) []model.Delta {
 	}
 	if c.FinishReason != "" {
 		a.reason = c.FinishReason
+		for _, stop := range []any{c.StopReason, c.MatchedStop} {
+			if text, ok := stop.(string); ok {
+				a.stop = text
+			}
+		}
 	}
 	return out
 }
@@ -189,7 +195,9 @@ func (a *answer) choose(c *choice, out []model.Delta) []model.Delta {
 func (a *answer) Finish(out []model.Delta) ([]model.Delta, error) {
 	f := model.Finish{Reason: model.FinishStop, Usage: a.usage, Model: a.model, ServiceTier: a.tier}
 	switch a.reason {
-	case "stop", "tool_calls", "function_call":
+	case "stop":
+		f.Stop = a.stop
+	case "tool_calls", "function_call":
 	case "length", "max_tokens", "model_length":
 		f.Reason = model.FinishLength
 	case "content_filter", "safety", "sensitive":

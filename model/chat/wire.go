@@ -159,6 +159,10 @@ type choice struct {
 	Message      *output   `json:"message"` // in place of delta, if the answer is not streamed
 	FinishReason string    `json:"finish_reason"`
 	Logprobs     *logprobs `json:"logprobs"`
+
+	// The stop sequence of vLLM and of SGLang, if it is a text. It may also be the number of a token.
+	StopReason  any `json:"stop_reason"`
+	MatchedStop any `json:"matched_stop"`
 }
 
 // essential holds the fields of a chunk that carry the answer.
