@@ -98,6 +98,12 @@ func TestMessages(t *testing.T) {
 		{"nothing", "", turn(stopped), `[]`, "end_turn"},
 		{"too long", "", turn(model.Text{Text: "and"}, cutShort), `[{"type":"text","text":"and","citations":null}]`,
 			"max_tokens"},
+		{"a stop sequence", `,"stop_sequences":["END"]`, turn(model.Text{Text: "and"}, model.Finish{
+			Reason: model.FinishStop, Stop: "END", Usage: stopped.Usage}),
+			`[{"type":"text","text":"and","citations":null}]`, "stop_sequence"},
+		{"another stop sequence", `,"stop_sequences":["END"]`, turn(model.Text{Text: "and"}, model.Finish{
+			Reason: model.FinishStop, Stop: "OF", Usage: stopped.Usage}),
+			`[{"type":"text","text":"and","citations":null}]`, "end_turn"},
 		{"filtered", "", turn(model.Text{Text: "and"}, filtered), `[{"type":"text","text":"and","citations":null}]`,
 			"refusal"},
 		{"declined", "", turn(model.Refusal{Text: "No."}, stopped), `[{"type":"text","text":"No.","citations":null}]`,
@@ -125,6 +131,9 @@ func TestMessages(t *testing.T) {
 			o := h.message(hello + tc.fields)
 			var want any
 			check(t, json.Unmarshal([]byte(tc.content), &want))
+			if sequence, _ := o["stop_sequence"].(string); (sequence == "END") != (tc.stop == "stop_sequence") {
+				t.Errorf("the stop sequence is %v", o["stop_sequence"])
+			}
 			if diff := cmp.Diff(want, unsigned(o["content"])); diff != "" || o["stop_reason"] != tc.stop {
 				t.Errorf("%v (-want +got):\n%s", o["stop_reason"], diff)
 			}
@@ -142,6 +151,9 @@ func TestMessages(t *testing.T) {
 			check(t, json.Unmarshal([]byte(withoutNulls(tc.content)), &again))
 			if got == nil {
 				got = []any{}
+			}
+			if (m.StopSequence == "END") != (tc.stop == "stop_sequence") {
+				t.Errorf("streamed: the stop sequence is %q", m.StopSequence)
 			}
 			if diff := cmp.Diff(again, unsigned(got)); diff != "" || string(m.StopReason) != tc.stop {
 				t.Errorf("streamed: %v (-want +got):\n%s", m.StopReason, diff)

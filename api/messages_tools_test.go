@@ -107,7 +107,7 @@ func TestMessagesPrograms(t *testing.T) {
 	if got := kindsOf(next["content"]); got != "code_execution_tool_result text" {
 		t.Fatalf("the next answer has %s", got)
 	}
-	if next.at("content", 0, "tool_use_id") != program || next.at("content", 0, "content", "stdout") != "42\n" {
+	if next.at("content", 0, "tool_use_id") != program || next.at("content", 0, "content", "stdout") != "42" {
 		t.Errorf("the program returned %v", next.at("content", 0))
 	}
 	h.message(tools + strings.TrimSuffix(again(t, o, `[`+result(1, "40")+`,`+result(2, "2")+`]`), "]") +

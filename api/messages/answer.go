@@ -26,12 +26,13 @@ type answer struct {
 	pages  map[string]string // the texts of pages that searches found, by URL
 	web    serverToolUsage
 
-	failure *berth.EventError // the error event of a response that fails
-	refusal string
-	ended   bool
-	stop    string // the reason; "" until the end
-	usage   berth.Usage
-	tier    string
+	failure  *berth.EventError // the error event of a response that fails
+	refusal  string
+	ended    bool
+	stop     string  // the reason; "" until the end
+	sequence *string // that ended the answer
+	usage    berth.Usage
+	tier     string
 
 	searches []string // of servedItem, as the next two
 	programs map[string]string
@@ -353,6 +354,8 @@ func (a *answer) end(r *berth.Response) {
 		a.stop = "refusal"
 	case calls:
 		a.stop = "tool_use"
+	case r.Berth != nil && r.Berth.StopSequence != "":
+		a.stop, a.sequence = "stop_sequence", &r.Berth.StopSequence
 	default:
 		a.stop = "end_turn"
 	}

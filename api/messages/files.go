@@ -125,7 +125,8 @@ func (h *storedFiles) listFiles(x *exchange.Exchange, r *http.Request, c berth.C
 const maxNamed = 100
 
 // namedFiles answers with the files of a list of ids. No file of this server has a scope.
-func (h *storedFiles) namedFiles(x *exchange.Exchange, r *http.Request, c berth.Caller, scope string, ids []string) error {
+func (h *storedFiles) namedFiles(x *exchange.Exchange, r *http.Request, c berth.Caller, scope string,
+	ids []string) error {
 	if len(ids) > maxNamed {
 		return berth.Invalid("ids", "at most %d ids are allowed", maxNamed)
 	}

@@ -181,8 +181,8 @@ func (h *storedSkills) listVersions(x *exchange.Exchange, r *http.Request, c ber
 }
 
 // version returns a version of a skill by its id, its number or "latest".
-func (h *storedSkills) version(ctx context.Context, c berth.Caller, skill berth.SkillID, id string) (*berth.SkillVersion,
-	error) {
+func (h *storedSkills) version(ctx context.Context, c berth.Caller, skill berth.SkillID,
+	id string) (*berth.SkillVersion, error) {
 	if _, err := strconv.Atoi(id); err == nil {
 		return h.service.Version(ctx, c.Project, skill, id)
 	}

@@ -104,7 +104,8 @@ func (d *Door) end(ctx context.Context, c berth.Caller, a *answer) []exchange.Ty
 	usage.ServerToolUse = a.serverUse()
 	return []exchange.TypedEvent{
 		{Type: "message_delta", Body: messageDelta{Type: "message_delta", Usage: usage, Context: a.context(),
-			Delta: messageEnd{StopReason: &a.stop, StopDetails: a.details(), Container: d.containerOf(ctx, c, a)}}},
+			Delta: messageEnd{StopReason: &a.stop, StopSequence: a.sequence, StopDetails: a.details(),
+				Container: d.containerOf(ctx, c, a)}}},
 		{Type: "message_stop", Body: bare{"message_stop"}},
 	}
 }
@@ -116,7 +117,7 @@ func (d *Door) whole(ctx context.Context, c berth.Caller, a *answer) wholeMessag
 		m.Content = append(m.Content, b.output(true))
 	}
 	m.StopReason, m.StopDetails, m.Container, m.Context = &a.stop, a.details(), d.containerOf(ctx, c, a), a.context()
-	m.Usage.ServerToolUse = a.serverUse()
+	m.Usage.ServerToolUse, m.StopSequence = a.serverUse(), a.sequence
 	return m
 }
 

@@ -11,7 +11,8 @@ import (
 // common are the fields of all tools.
 var common = rule.Fields{"type": rule.AnyText, "name": rule.Text(1, 200), "cache_control": rule.AnyObject,
 	"defer_loading": rule.Boolean, "strict": rule.Boolean, "eager_input_streaming": rule.Boolean,
-	"allowed_callers": rule.List(rule.Matching("^(direct|code_execution_20[0-9]{6})$", 64), 8), "input_examples": rule.List(rule.AnyObject, 64)}
+	"allowed_callers": rule.List(rule.Matching("^(direct|code_execution_20[0-9]{6})$", 64), 8),
+	"input_examples":  rule.List(rule.AnyObject, 64)}
 
 // toolFields are the fields of each family beside the common ones.
 var toolFields = map[string]rule.Fields{

@@ -88,7 +88,8 @@ func (s *servedItem) readFound(out *berth.ToolSearchOutput) {
 	*s.searches = (*s.searches)[1:]
 }
 
-// serveToolSearch adds a search of an earlier answer with the tools that it found, as far as the request still has them.
+// serveToolSearch adds a search of an earlier answer with the tools that it found, as far as the request still has
+// them.
 func (h *history) serveToolSearch(result contentBlock) {
 	var found struct {
 		References []toolReference `json:"tool_references"`

@@ -45,8 +45,8 @@ func (m *messageRequest) translate(items *request.Rules) (*translation, error) {
 	if err := m.checkDeferred(); err != nil {
 		return nil, err
 	}
-	h := &history{items: []berth.Item{}, files: map[string]string{}, functions: m.functions(), referenced: map[string]bool{},
-		programs: map[string]string{}}
+	h := &history{items: []berth.Item{}, files: map[string]string{}, functions: m.functions(),
+		referenced: map[string]bool{}, programs: map[string]string{}}
 	if err := h.read(m.Messages); err != nil {
 		return nil, err
 	}
