@@ -151,7 +151,7 @@ func TestE2BBuildTime(t *testing.T) {
 func TestE2BBuildFairness(t *testing.T) {
 	t.Parallel()
 	var stop context.CancelFunc
-	h := newHouse(t, withBuilds(t, &stop, build.Limits{}))
+	h := newHouse(t, withBuilds(t, &stop, build.Limits{AtOnce: 3, Started: 20}))
 	h.key("sk-greedy", "proj_greedy")
 	h.key("sk-mine", "proj_mine")
 	var greedy []buildTest
@@ -175,7 +175,7 @@ func TestE2BBuildFairness(t *testing.T) {
 func TestE2BBuildsWaiting(t *testing.T) {
 	t.Parallel()
 	var stop context.CancelFunc
-	h := newHouse(t, withBuilds(t, &stop, build.Limits{}))
+	h := newHouse(t, withBuilds(t, &stop, build.Limits{AtOnce: 3, Started: 20}))
 	h.key("sk-mine", "proj_mine")
 	for i := range 20 {
 		h.startBuild("sk-mine", fmt.Sprintf("app%d", i), endless(t))
@@ -192,7 +192,7 @@ func TestE2BBuildsWaiting(t *testing.T) {
 func TestE2BBuildCancel(t *testing.T) {
 	t.Parallel()
 	var stop context.CancelFunc
-	h := newHouse(t, withBuilds(t, &stop, build.Limits{}))
+	h := newHouse(t, withBuilds(t, &stop, build.Limits{AtOnce: 3, Started: 20}))
 	h.key("sk-mine", "proj_mine")
 	var all []buildTest
 	for i := range 4 {

@@ -355,6 +355,27 @@ func (g *Guard) MakeRoom() bool {
 	return g.giveUp(g.areas[0].on, startBytes) || g.reserve.given
 }
 
+// Lack returns how many bytes the volumes of some areas lack, together, for Admit to return no error. It is at least 1
+// for a volume without inodes.
+func (g *Guard) Lack(areas ...Area) int64 {
+	if g == nil {
+		return 0
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	lack := map[*volume]int64{}
+	for _, a := range g.areas {
+		if contains(areas, a.name) && a.on.measure() == nil && a.on.isLow() {
+			lack[a.on] = max(1, a.on.low-a.on.free)
+		}
+	}
+	var sum int64
+	for _, n := range lack {
+		sum += n
+	}
+	return sum
+}
+
 // wake requests a measurement of the volumes now.
 func (g *Guard) wake() {
 	select {

@@ -3,11 +3,16 @@ package e2e
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
+
+	"github.com/berth-run/berth/internal/longtest"
 )
 
 // e2bCall sends a request of E2B's API, and decodes the answer.
@@ -225,5 +230,78 @@ func TestE2BBuildImages(t *testing.T) {
 	if message := b.Reason.Message; b.Status != "error" || !strings.Contains(message, "'registry.invalid/app:1'") ||
 		strings.Contains(message, ":53") || strings.Contains(message, "lookup") {
 		t.Errorf("got %+v", b)
+	}
+}
+
+// TestE2BManyTemplates makes and uses 500 small templates, from a base that needs no registry. All of them together do
+// not fit into the quota of the project: those that were not used for the longest time go, and one of them is built
+// again.
+func TestE2BManyTemplates(t *testing.T) {
+	longtest.Skip(t)
+	const templates, workers = 500, 4
+	s := newServerWith(t, "images: {idle: 1s}\nlimits: {default: {storage: 20m}}\n")
+	build := func(i int) bool {
+		name := fmt.Sprintf("task-%d", i)
+		// Each has a megabyte that does not compress.
+		b := s.e2bTemplate(name, map[string]any{"fromImage": "berth/base", "steps": []any{
+			map[string]any{"type": "RUN", "args": []string{fmt.Sprintf(
+				"head -c 1000000 /dev/urandom > ~/noise; echo %d > ~/number", i)}}}})
+		if b.Status != "ready" {
+			t.Errorf("template %d: %+v", i, b)
+		}
+		return b.Status == "ready"
+	}
+	use := func(i int) {
+		var made struct{ SandboxID string }
+		if got := s.e2bCall("POST", "/v2/sandboxes", map[string]any{"templateID": fmt.Sprintf("task-%d", i)},
+			&made); got != http.StatusCreated {
+			t.Errorf("sandbox %d: got %d", i, got)
+			return
+		}
+		out, _, err := s.berth("exec", "cntr_"+made.SandboxID, "--", "cat", "/home/user/number")
+		if err != nil || strings.TrimSpace(out) != strconv.Itoa(i) {
+			t.Errorf("sandbox %d: %v, %q", i, err, out)
+		}
+		if got := s.e2bCall("DELETE", "/sandboxes/"+made.SandboxID, nil, nil); got != http.StatusNoContent {
+			t.Errorf("kill sandbox %d: got %d", i, got)
+		}
+	}
+	next := make(chan int)
+	var all sync.WaitGroup
+	for range workers {
+		all.Go(func() {
+			for i := range next {
+				if build(i) {
+					use(i)
+				}
+			}
+		})
+	}
+	for i := range templates {
+		next <- i
+	}
+	close(next)
+	all.Wait()
+	there := func(i int) bool {
+		return s.e2bCall("GET", fmt.Sprintf("/templates/aliases/task-%d", i), nil, nil) == http.StatusOK
+	}
+	left := 0
+	for i := range templates {
+		if there(i) {
+			left++
+		}
+	}
+	if left < 5 || left > 20 {
+		t.Errorf("%d templates are left; the quota has room for about 18 or 19", left)
+	}
+	if there(0) || !there(templates-1) {
+		t.Error("the first template is there, or the last one is not")
+	}
+	if build(0) {
+		use(0)
+	}
+	out, _, err := s.berth("ps", "--all")
+	if err != nil || strings.Contains(out, "e2b") {
+		t.Errorf("containers are left: %v %s", err, out)
 	}
 }

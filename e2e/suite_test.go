@@ -74,7 +74,7 @@ var suites = []suite{
 	}},
 	{"test-long", []string{
 		"TestARM64", "TestCanaryExpiry", "TestClusterUpgrade", "TestConsoleLongChain", "TestDemoAsUser",
-		"TestContainersFillTheVolume", "TestE2BMany", "TestFullTemplate", "TestDockerImage", "TestReleaseInstall", "TestReleaseRepositories", "TestRealModel",
+		"TestContainersFillTheVolume", "TestE2BMany", "TestE2BManyTemplates", "TestFullTemplate", "TestDockerImage", "TestReleaseInstall", "TestReleaseRepositories", "TestRealModel",
 		"TestExpiredChain", "TestGuestIsStopped", "TestUpgrade",
 	}},
 }

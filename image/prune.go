@@ -97,8 +97,8 @@ func (l *Store) touch(digest string) {
 	_ = os.Chtimes(filepath.Join(l.path(digest), "template.json"), now, now) // it may be gone
 }
 
-// lastUsed returns when a template was last held, made, or lost a name.
-func (l *Store) lastUsed(digest string) time.Time {
+// LastUsed returns when a template was last held, made, or lost a name.
+func (l *Store) LastUsed(digest string) time.Time {
 	var last time.Time
 	for _, file := range []string{useLock, "template.json"} {
 		if info, err := os.Stat(filepath.Join(l.path(digest), file)); err == nil && info.ModTime().After(last) {
@@ -136,7 +136,7 @@ func (l *Store) Prune(ctx context.Context, inUse map[string]bool, grace time.Dur
 		return done, err
 	}
 	for _, t := range all {
-		if t.Name != "" || inUse[t.Digest] || l.lastUsed(t.Digest).After(before) {
+		if t.Name != "" || inUse[t.Digest] || l.LastUsed(t.Digest).After(before) {
 			continue
 		}
 		err := l.discard(t.Digest)

@@ -44,6 +44,8 @@ type Quota struct {
 
 	shares *shares // nil if there are no other servers; set before the first request
 
+	reclaim func(ctx context.Context, p berth.ProjectID, bytes int64) bool // nil: nothing; set before the first request
+
 	mu    sync.Mutex // guards known
 	known map[berth.ProjectID]*bounded
 }
@@ -67,6 +69,13 @@ type bounded struct {
 // NewQuota returns a quota.
 func NewQuota(opts QuotaOptions) *Quota {
 	return &Quota{opts: opts, known: map[berth.ProjectID]*bounded{}}
+}
+
+// Reclaim makes the quota call reclaim when a project has no room for what it stores. reclaim removes data that the
+// project can do without, of this many bytes if there are as many, and reports whether it has removed any. Reclaim must
+// be called before the first request.
+func (q *Quota) Reclaim(reclaim func(ctx context.Context, p berth.ProjectID, bytes int64) bool) {
+	q.reclaim = reclaim
 }
 
 // SetLimits replaces QuotaOptions.Limits, for requests from now on.
@@ -355,6 +364,9 @@ func (q *Quota) room(ctx context.Context, id berth.ProjectID, bytes int64, admit
 		if bytes > n-stored || stored >= n {
 			q.mu.Unlock()
 			if since != 0 {
+				continue
+			}
+			if q.reclaim != nil && bytes < n && q.reclaim(ctx, id, max(stored+bytes-n, stored-n+1)) {
 				continue
 			}
 			return nil, insufficient(0,

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -19,10 +20,10 @@ import (
 	"github.com/berth-run/berth/container/command"
 	"github.com/berth-run/berth/container/deadline"
 	"github.com/berth-run/berth/container/session"
-	"github.com/berth-run/berth/diskspace"
 	"github.com/berth-run/berth/metrics"
 	"github.com/berth-run/berth/project"
 	"github.com/berth-run/berth/sandbox"
+	"github.com/berth-run/berth/server/state"
 	"github.com/berth-run/berth/server/templates"
 )
 
@@ -76,17 +77,29 @@ func (s *Server) newHandler(ctx context.Context, b *base, data *blobs, c *contai
 		}
 	}
 	_, memory := c.driver.(sandbox.Snapshotter)
-	images := &templates.Puller{Templates: c.templates, Registries: b.Config.E2B.Registries, UserAgent: "berth/" +
-		b.Build.Version,
-		Room:  func() error { return b.space.Admit(diskspace.Sandboxes, diskspace.Images, diskspace.Snapshots) },
-		Quota: b.quota, Most: int64(b.Config.E2B.ImageSize)}
+	mirror, err := templates.NewMirror(b.Config.Pulls.Mirror)
+	if err != nil {
+		return nil, err
+	}
+	images := &templates.Puller{Templates: c.templates, Registries: b.Config.E2B.Registries, Mirror: mirror,
+		UserAgent: "berth/" + b.Build.Version,
+		Quota:     b.quota, Most: int64(b.Config.E2B.ImageSize),
+		InUse: func(ctx context.Context) (map[string]bool, error) {
+			used, err := state.TemplateReferences(ctx, b.db, data.snapshots)
+			if err == nil {
+				maps.Copy(used, c.service.Templates())
+			}
+			return used, err
+		}}
 	deadlines := deadline.New(deadline.Options{Containers: c.service,
 		Remove: remover{c.service, r.engine, b.cluster}.Delete, Placement: b.cluster, Objects: b.db,
 		Deliveries: r.webhooks, CPU: b.Config.Containers.CPU, Log: b.Log})
 	s.later(inBackground(deadlines.Run))
 	builds := build.New(build.Options{Containers: c.service, Placement: b.cluster, Snapshots: data.snapshots,
 		Files: data.files, Images: images, Server: b.node, Memory: memory, Objects: b.db, Log: b.Log,
-		Limits: build.Limits{AtOnce: b.Config.E2B.Builds, Time: b.Config.E2B.BuildTime}})
+		Limits: build.Limits{AtOnce: b.Config.E2B.Builds, Time: b.Config.E2B.BuildTime},
+		Idle:   b.Config.Pulls.Idle, Running: b.db.RunningContainers, Projects: b.projectIDs})
+	images.Room = reclaim(b, builds, s)
 	s.later(inBackground(builds.Run))
 	sandboxes := e2b.New(e2b.Options{Deadlines: deadlines, Builds: builds, Placement: b.cluster, Containers: c.service,
 		Files: data.files, Volumes: volumes, Secrets: c.secrets, Memory: memory, Webhooks: r.webhooks,

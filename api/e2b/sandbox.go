@@ -186,9 +186,12 @@ func (h *sandboxes) createFor(x *exchange.Exchange, r *http.Request, c berth.Cal
 		AutoResume: body.AutoResume.Enabled, Ports: body.Network.ports(), Outward: outward}
 	req.Env = environment(nil, body.Env)
 	req.Source.Volumes = mountsOf(body.Volumes)
-	t, from, err := h.builds.Resolve(r.Context(), c.Project, body.Template)
+	t, from, release, err := h.builds.Use(r.Context(), c.Project, body.Template)
 	if err != nil {
 		return err
+	}
+	if t != nil {
+		defer release()
 	}
 	if t == nil {
 		req.Source.Template = build.ServerTemplate(body.Template)

@@ -15,7 +15,6 @@ import (
 const (
 	maxLogs       = 5000            // lines of one build
 	maxLogLine    = 4096            // bytes
-	maxStarted    = 20              // builds of a project that run or wait on one server
 	beat          = 5 * time.Second // between saves of a build that runs
 	finishTimeout = time.Minute     // of saving how a build ended
 )
@@ -23,6 +22,7 @@ const (
 // builds are the builds that run or wait on this server.
 type builds struct {
 	queue *queue
+	most  int // of one project that run or wait
 
 	mu    sync.Mutex
 	all   map[string]*running // by project and id
@@ -40,7 +40,8 @@ type running struct {
 }
 
 func newBuilds(limits Limits) *builds {
-	return &builds{queue: newQueue(limits.AtOnce), all: map[string]*running{}, count: map[berth.ProjectID]int{}}
+	return &builds{queue: newQueue(limits.AtOnce), most: limits.Started, all: map[string]*running{},
+		count: map[berth.ProjectID]int{}}
 }
 
 // add adds a build until end is called.
@@ -51,10 +52,10 @@ func (b *builds) add(p berth.ProjectID, id string, run *running) (end func(), er
 	if b.all[key] != nil {
 		return nil, startedAlready(id)
 	}
-	if b.count[p] >= maxStarted {
+	if b.count[p] >= b.most {
 		return nil, berth.Errorf(berth.CodeRateLimited,
 			"%d builds of this project run or wait already. Wait until one has ended, or delete its template.",
-			maxStarted)
+			b.most)
 	}
 	b.all[key] = run
 	b.count[p]++

@@ -2,6 +2,7 @@ package build
 
 import (
 	"context"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -12,8 +13,11 @@ import (
 // Limits bound the builds of templates on one server. Zero values are the defaults.
 type Limits struct {
 	// AtOnce is how many run at the same time; others wait. One project has all but one of them at
-	// most, so that its builds do not keep those of another project waiting. Default: 3
+	// most, so that its builds do not keep those of another project waiting. Default: one for each CPU and one more
 	AtOnce int
+
+	// Started is how many builds of a project run or wait; more are refused. Default: 256
+	Started int
 
 	// Time is how long one may run, without the time that it waits. Default: 30 minutes
 	Time time.Duration
@@ -21,14 +25,17 @@ type Limits struct {
 
 // The defaults of Limits.
 const (
-	defaultBuilds    = 3
+	defaultStarted   = 256
 	defaultBuildTime = 30 * time.Minute
 )
 
 // withDefaults returns the limits with the defaults in place of zero values.
 func (l Limits) withDefaults() Limits {
 	if l.AtOnce == 0 {
-		l.AtOnce = defaultBuilds
+		l.AtOnce = runtime.NumCPU() + 1
+	}
+	if l.Started == 0 {
+		l.Started = defaultStarted
 	}
 	if l.Time == 0 {
 		l.Time = defaultBuildTime
@@ -57,11 +64,17 @@ func newQueue(most int) *queue {
 	return &queue{most: most, mostProject: max(1, most-1), running: map[berth.ProjectID]int{}}
 }
 
-// acquire returns when a build of a project may run. It calls waits first if the build must wait. The caller calls
-// release once.
-func (q *queue) acquire(ctx context.Context, p berth.ProjectID, waits func()) (release func(), err error) {
+// acquire returns when a build of a project may run. If the build must wait, it first calls waits with the number of
+// the project's builds that run or wait before it. The caller calls release once.
+func (q *queue) acquire(ctx context.Context, p berth.ProjectID, waits func(before int)) (release func(), err error) {
 	w := &waiter{p, make(chan struct{})}
 	q.mu.Lock()
+	before := q.running[p]
+	for _, other := range q.waiting {
+		if other.project == p {
+			before++
+		}
+	}
 	q.waiting = append(q.waiting, w)
 	q.admitLocked()
 	q.mu.Unlock()
@@ -78,7 +91,7 @@ func (q *queue) acquire(ctx context.Context, p berth.ProjectID, waits func()) (r
 	case <-w.turn:
 		return release, nil
 	default:
-		waits()
+		waits(before)
 	}
 	select {
 	case <-w.turn:

@@ -26,7 +26,7 @@ func enqueue(t *testing.T, q *queue, p berth.ProjectID) *queued {
 	waits := make(chan struct{})
 	go func() {
 		defer close(b.turn)
-		b.release, b.err = q.acquire(ctx, p, func() { close(waits) })
+		b.release, b.err = q.acquire(ctx, p, func(int) { close(waits) })
 	}()
 	select {
 	case <-waits:

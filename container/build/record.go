@@ -17,7 +17,7 @@ import (
 
 // Limits of the templates of a project.
 const (
-	maxTemplates = 1000
+	maxTemplates = 4000
 	maxBuilds    = 20 // of one template; older ones without a tag are deleted
 	MaxTags      = 100
 )
@@ -45,6 +45,7 @@ type Template struct {
 	Builds    []string          `json:"builds,omitempty"` // ids, oldest first
 	Spawned   int64             `json:"spawned,omitempty"`
 	SpawnedAt int64             `json:"spawned_at,omitempty"`
+	UsedAt    int64             `json:"used_at,omitempty"` // when a build started from it
 }
 
 // Named reports whether a name, with or without a tag, is one of the template.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -13,8 +12,8 @@ import (
 
 // Start starts a build that waits for it. Errors are for the client.
 func (d *Service) Start(ctx context.Context, c berth.Caller, b *Build, req *Request) error {
-	if ref := req.FromImage; ref != "" && d.Images != nil && !slices.Contains(ownImages, ref) {
-		if err := d.Images.Check(ref); err != nil {
+	if _, own := ownImage(req.FromImage); !own && req.FromImage != "" && d.Images != nil {
+		if err := d.Images.Check(req.FromImage); err != nil {
 			return err
 		}
 	}

@@ -9,6 +9,7 @@ package build
 import (
 	"context"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/berth-run/berth"
@@ -26,8 +27,11 @@ type Images interface {
 	Check(ref string) error
 	// Pull returns the digest of a template of an image, which only this project may use. log
 	// receives progress. Errors for clients are *berth.Error.
+	// The image is not removed before release is called.
 	Pull(ctx context.Context, p berth.ProjectID, ref, user, password string, log func(string)) (digest string,
-		err error)
+		release func(), err error)
+	// Spares returns the images of a project, or of all projects if p is empty, that nothing uses.
+	Spares(ctx context.Context, p berth.ProjectID) ([]Spare, error)
 }
 
 // Options are the parts of a Service.
@@ -43,15 +47,23 @@ type Options struct {
 	Objects    store.Objects
 	Log        *slog.Logger
 	Clock      clock.Clock // default: clock.System
+
+	// Idle is how long a template is kept at least after its last use when MakeRoom is called. 0 keeps templates
+	// until they are deleted.
+	Idle     time.Duration
+	Running  func(ctx context.Context) ([]*store.Container, error) // all running containers; needed for Idle
+	Projects func(ctx context.Context) ([]berth.ProjectID, error)  // all projects; needed for Idle
 }
 
 // A Service builds templates. It is safe for concurrent use.
 type Service struct {
 	Options
 
-	builds *builds
-	life   context.Context // ends when the server stops, which ends builds
-	stop   context.CancelCauseFunc
+	builds  *builds
+	sparing sync.Mutex // held by MakeRoom
+	uses    uses
+	life    context.Context // ends when the server stops, which ends builds
+	stop    context.CancelCauseFunc
 }
 
 // New returns a Service. Run must run for builds that a crash interrupted to end; when it ends, so do those of this

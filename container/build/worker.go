@@ -13,6 +13,7 @@ import (
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/container"
 	"github.com/berth-run/berth/guest"
+	"github.com/berth-run/berth/store"
 )
 
 const (
@@ -22,9 +23,16 @@ const (
 	startWait     = 20 * time.Second // for a start command without a ready command
 )
 
-// ownImages are images of E2B that this server's default template replaces.
-var ownImages = []string{"e2bdev/base", "e2bdev/base:latest", "e2bdev/code-interpreter",
-	"e2bdev/code-interpreter:latest"}
+// ownImage returns the template of this server that an image names, such as berth/python, without a registry. "" is the
+// default one: it is berth/base, and it replaces E2B's own images.
+func ownImage(ref string) (template string, ok bool) {
+	name := strings.TrimSuffix(ref, ":latest")
+	if slices.Contains([]string{"e2bdev/base", "e2bdev/code-interpreter", "berth/base"}, name) {
+		return "", true
+	}
+	name, ok = strings.CutPrefix(name, "berth/")
+	return name, ok && namePattern.MatchString(name)
+}
 
 // A worker builds a template in a container: its steps are hostile code as any other command is.
 type worker struct {
@@ -39,7 +47,8 @@ type worker struct {
 	release   func()
 	shell     string // bash, or sh if the image has no bash
 	state     stepState
-	parent    *Build // of the template that this one starts from; nil if that is one of the server
+	parent    *Build   // of the template that this one starts from; nil if that is one of the server
+	releases  []func() // end the use of that template, of its image, and of cached results
 }
 
 // A stepState is what a step leaves to the next ones, beside files.
@@ -56,8 +65,18 @@ func (w *worker) log(level, text string) { w.run.log(w.service.Clock.Now(), leve
 // ctx ends, or the build takes too long, it returns the cause.
 func (w *worker) build(ctx context.Context) error {
 	w.step = "base"
-	release, err := w.service.builds.queue.acquire(ctx, w.caller.Project, func() {
-		w.log("info", "Waiting for other builds")
+	defer func() {
+		for _, release := range w.releases {
+			release()
+		}
+	}()
+	for _, s := range w.req.Steps {
+		if s.FilesHash != "" {
+			w.releases = append(w.releases, w.service.uses.hold(cacheKey("files", s.FilesHash).ID))
+		}
+	}
+	release, err := w.service.builds.queue.acquire(ctx, w.caller.Project, func(before int) {
+		w.log("info", fmt.Sprintf("Waiting for other builds: %d of this project are before it", before))
 	})
 	if err != nil {
 		return err
@@ -117,11 +136,19 @@ func (w *worker) base(ctx context.Context) (berth.ContainerSource, string, error
 	w.state = stepState{User: "user", Dir: "/home/user"}
 	if ref := w.req.FromTemplate; ref != "" {
 		w.log("info", "FROM template "+ref)
-		t, b, err := d.Resolve(ctx, p, ref)
+		t, b, release, err := d.Use(ctx, p, ref)
 		if err != nil {
 			return berth.ContainerSource{}, "", err
 		}
 		if t != nil {
+			w.releases = append(w.releases, release)
+			_, err := d.Update(ctx, p, t.ID, func(t *Template) error {
+				t.UsedAt = d.Clock.Now().UnixMilli()
+				return nil
+			})
+			if err != nil {
+				return berth.ContainerSource{}, "", err
+			}
 			w.state, w.parent = stepState{Env: b.Env, User: b.User, Dir: b.Dir}, b
 			return berth.ContainerSource{SnapshotID: b.Snapshot}, b.ID, nil
 		}
@@ -129,8 +156,8 @@ func (w *worker) base(ctx context.Context) (berth.ContainerSource, string, error
 		return source, "template " + source.Template, nil
 	}
 	w.log("info", "FROM "+w.req.FromImage)
-	if slices.Contains(ownImages, w.req.FromImage) {
-		return berth.ContainerSource{}, "template", nil
+	if name, own := ownImage(w.req.FromImage); own {
+		return berth.ContainerSource{Template: name}, "template " + name, nil
 	}
 	if d.Images == nil {
 		return berth.ContainerSource{}, "", berth.Errorf(berth.CodeInvalid,
@@ -140,7 +167,11 @@ func (w *worker) base(ctx context.Context) (berth.ContainerSource, string, error
 	if err != nil {
 		return berth.ContainerSource{}, "", err
 	}
-	digest, err := d.Images.Pull(ctx, p, w.req.FromImage, user, password, func(text string) { w.log("info", text) })
+	digest, release, err := d.Images.Pull(ctx, p, w.req.FromImage, user, password,
+		func(text string) { w.log("info", text) })
+	if err == nil {
+		w.releases = append(w.releases, release)
+	}
 	return berth.ContainerSource{Template: digest}, digest, err
 }
 
@@ -157,7 +188,7 @@ func (w *worker) lastCached(ctx context.Context, keys []string) (int, *cached, e
 		usable = 0
 	}
 	for i := usable; i > 0; i-- {
-		c, err := w.service.cachedResult(ctx, w.caller.Project, cacheKey("layer", keys[i-1]))
+		c, err := w.cachedResult(ctx, cacheKey("layer", keys[i-1]))
 		if err != nil {
 			return 0, nil, err
 		}
@@ -171,12 +202,18 @@ func (w *worker) lastCached(ctx context.Context, keys []string) (int, *cached, e
 	return 0, nil, nil
 }
 
+// cachedResult returns a cached result, or nil, which the build uses until it ends.
+func (w *worker) cachedResult(ctx context.Context, key store.ObjectKey) (*cached, error) {
+	w.releases = append(w.releases, w.service.uses.hold(key.ID))
+	return w.service.cachedResult(ctx, w.caller.Project, key)
+}
+
 // parentFiles returns a snapshot of the files of the parent, whose own one has memory: no process of the parent runs
 // in the container of the build.
 func (w *worker) parentFiles(ctx context.Context) (berth.SnapshotID, error) {
 	d, p := w.service, w.caller.Project
 	key := cacheKey("files of build", w.parent.ID)
-	c, err := d.cachedResult(ctx, p, key)
+	c, err := w.cachedResult(ctx, key)
 	if err != nil {
 		return "", err
 	}

@@ -61,6 +61,20 @@ func Host(ref string) string {
 	return r.Context().RegistryStr()
 }
 
+// Moved returns a reference of the same image, by tag or digest, in another registry, whose repositories are below a
+// path. "" is no path. It returns "" if the reference is invalid.
+func Moved(ref, host, path string) string {
+	r, err := parse(ref)
+	if err != nil {
+		return ""
+	}
+	separator := ":"
+	if _, ok := r.(name.Digest); ok {
+		separator = "@"
+	}
+	return strings.TrimSuffix(host+"/"+path, "/") + "/" + r.Context().RepositoryStr() + separator + r.Identifier()
+}
+
 // The grammar of the registry and of the repository in a reference, as the distribution specification has it. The
 // library also accepts others, such as "-x" and "file:///x".
 var (

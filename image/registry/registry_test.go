@@ -441,3 +441,21 @@ func TestCrowdedManifest(t *testing.T) {
 		}
 	}
 }
+
+func TestMoved(t *testing.T) {
+	digest := "@sha256:" + strings.Repeat("0", 64)
+	for ref, want := range map[string]string{
+		"python:3.12":                    "m.example:5000/hub/library/python:3.12",
+		"python":                         "m.example:5000/hub/library/python:latest",
+		"ghcr.io/org/app" + digest:       "m.example:5000/hub/org/app" + digest,
+		"registry.example:81/a/b/c:v1.0": "m.example:5000/hub/a/b/c:v1.0",
+		"-x":                             "",
+	} {
+		if got := Moved(ref, "m.example:5000", "hub"); got != want {
+			t.Errorf("%s: got %s, want %s", ref, got, want)
+		}
+	}
+	if got := Moved("python", "m.example", ""); got != "m.example/library/python:latest" {
+		t.Errorf("without a path: got %s", got)
+	}
+}

@@ -64,6 +64,7 @@ type Config struct {
 	Preview    Preview         `yaml:"preview"`
 	CORS       CORS            `yaml:"cors"`
 	E2B        E2B             `yaml:"e2b"`
+	Pulls      Pulls           `yaml:"images"`
 	Console    bool            `yaml:"console"` // serve the web console at /console/. Default: true
 	SignIn     SignIn          `yaml:"sign_in"`
 	Fetch      Fetch           `yaml:"fetch"`

@@ -100,7 +100,8 @@ func Default() *Config {
 		Cluster: Cluster{Lease: 15 * time.Second, Absence: 5 * time.Minute},
 		Vectors: VectorStores{Memory: 512 << 20, MaxText: 32 << 20},
 		Batches: Batches{Concurrency: 8},
-		E2B:     E2B{Builds: 3, BuildTime: 30 * time.Minute, ImageSize: 16 << 30},
+		E2B:     E2B{BuildTime: 30 * time.Minute, ImageSize: 16 << 30},
+		Pulls:   Pulls{Mirror: Mirror{Registries: []string{"docker.io"}}},
 		Retry:   Retry{Attempts: 4, Patience: 2 * time.Minute, Continue: "again"},
 	}
 }

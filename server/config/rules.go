@@ -59,7 +59,8 @@ var keyRules = map[string]keyRule{
 	"containers.snapshot_life":       atLeast(minute, "1m or more"),
 
 	"batches.concurrency": zeroOrMore,
-	"e2b.builds":          oneOrMore,
+	"e2b.builds":          zeroOrMore,
+	"images.idle":         aTimeOr0,
 	"e2b.image_size":      atLeast(1<<20, "1m or more"),
 	"e2b.build_time":      atLeast(second, "1s or more"),
 

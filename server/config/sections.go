@@ -144,7 +144,7 @@ type E2B struct {
 	Registries []string `yaml:"registries"`
 
 	// Builds is how many template builds run concurrently on this server. One project has all but one of
-	// them at most. Default: 3
+	// them at most. Default: 0, which is one for each CPU and one more
 	Builds int `yaml:"builds"`
 
 	// BuildTime is how long one build may run. Default: 30m

@@ -137,7 +137,8 @@ func (c *Config) unknownVariables(environ []string) (found []string) {
 
 // namedVariables returns the variables that the configuration names as those of keys.
 func (c *Config) namedVariables() map[string]bool {
-	named := map[string]bool{c.WebSearch.APIKeyEnv: true, c.SignIn.ClientSecretEnv: true}
+	named := map[string]bool{c.WebSearch.APIKeyEnv: true, c.SignIn.ClientSecretEnv: true,
+		c.Pulls.Mirror.PasswordEnv: true}
 	add := func(u *Upstream) {
 		named[u.APIKeyEnv] = true
 		for _, name := range u.APIKeyEnvs {

@@ -9,8 +9,6 @@ import (
 	"net"
 	"net/netip"
 	"regexp"
-	"slices"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -34,19 +32,20 @@ var pulledName = regexp.MustCompile(`^e2b-[0-9a-f]{16}-[0-9a-f]{24}$`)
 type Puller struct {
 	Templates  *Catalog
 	Registries []string
+	Mirror     *Mirror // nil: none
 	UserAgent  string
 	Room       func() error // returns an error while the disk is too full for an image
 	Quota      storageQuota
 	Most       int64 // bytes of an image
+
+	// InUse returns the digests of the templates that containers and snapshots refer to.
+	InUse func(ctx context.Context) (map[string]bool, error)
 }
 
 // A storageQuota limits what projects store.
 type storageQuota interface {
 	Reserve(ctx context.Context, p berth.ProjectID, bytes int64) (release func(), err error)
 }
-
-// maxPulled is how many images of a project the server keeps.
-const maxPulled = 20
 
 // Check implements build.Images.
 func (pl *Puller) Check(ref string) error {
@@ -60,42 +59,52 @@ func (pl *Puller) Check(ref string) error {
 
 // Pull implements build.Images. The registry is asked each time, so that a project gets no image that
 // its credentials do not open.
-func (pl *Puller) Pull(ctx context.Context, p berth.ProjectID, ref, user, password string, log func(string)) (string,
-	error) {
+func (pl *Puller) Pull(ctx context.Context, p berth.ProjectID, ref, user, password string,
+	log func(string)) (digest string, release func(), err error) {
 	if err := pl.Check(ref); err != nil {
-		return "", err
+		return "", nil, err
 	}
-	host := registry.Host(ref)
-	listed := slices.Contains(pl.Registries, host)
-	found, err := registry.Find(ctx, ref, registry.Options{Username: user, Password: password, Anonymous: true,
-		Insecure: listed, Dial: pl.dial(host, listed), UserAgent: pl.UserAgent})
+	found, err := pl.find(ctx, ref, user, password, log)
 	if err != nil {
-		return "", pullError(ctx, ref, err)
+		return "", nil, pullError(ctx, ref, err)
 	}
 	sum := sha256.Sum256([]byte(found.Digest))
 	name := state.PulledPrefix(p) + hex.EncodeToString(sum[:12])
 	limits, err := pl.Templates.limits(ctx, p)
 	if err != nil {
-		return "", fmt.Errorf("read limits: %w", err)
+		return "", nil, fmt.Errorf("read limits: %w", err)
 	}
 	if !limits.AllowTemplate(name) {
-		return "", berth.Errorf(berth.CodeForbidden, "This project may only use the server's templates.")
+		return "", nil, berth.Errorf(berth.CodeForbidden, "This project may only use the server's templates.")
 	}
-	t, err := pl.Templates.Images.Get(name)
-	if errors.Is(err, image.ErrNotFound) {
-		if err := pl.admit(p); err != nil {
-			return "", err
+	for range 2 { // it may be removed before it is pinned
+		t, err := pl.Templates.Images.Get(name)
+		if errors.Is(err, image.ErrNotFound) {
+			t, err = pl.add(ctx, p, name, found, log)
 		}
-		log("Pulling " + found.Digest)
-		growth := &imageGrowth{ctx: ctx, project: p, quota: pl.Quota, room: pl.Room, most: pl.Most}
-		defer growth.release()
-		t, err = pl.Templates.Images.Add(ctx, name, found, image.AddOptions{MaxBytes: pl.Most, Grow: growth.grow,
-			Private: true})
+		if err != nil {
+			return "", nil, pullError(ctx, ref, err)
+		}
+		release, err = pl.Templates.pin(t.Digest)
+		if !errors.Is(err, image.ErrNotFound) {
+			return t.Digest, release, err
+		}
 	}
-	if err != nil {
-		return "", pullError(ctx, ref, err)
+	return "", nil, berth.Errorf(berth.CodeUnavailable, "The image '%s' was removed while it was pulled. Try again.",
+		rule.Clip(ref))
+}
+
+// add stores an image as a template of a project.
+func (pl *Puller) add(ctx context.Context, p berth.ProjectID, name string, found image.Image,
+	log func(string)) (image.Template, error) {
+	if err := pl.Room(); err != nil {
+		return image.Template{}, err
 	}
-	return t.Digest, pl.Templates.hold(t.Digest)
+	log("Pulling " + found.Digest)
+	growth := &imageGrowth{ctx: ctx, project: p, quota: pl.Quota, room: pl.Room, most: pl.Most}
+	defer growth.release()
+	return pl.Templates.Images.Add(ctx, name, found, image.AddOptions{MaxBytes: pl.Most, Grow: growth.grow,
+		Private: true})
 }
 
 const (
@@ -165,26 +174,6 @@ func (g *imageGrowth) release() {
 	g.releases = nil
 }
 
-// admit returns an error for the client if a project may not pull another image now.
-func (pl *Puller) admit(p berth.ProjectID) error {
-	all, err := pl.Templates.Images.List()
-	if err != nil {
-		return fmt.Errorf("list images: %w", err)
-	}
-	pulled := 0
-	for _, one := range all {
-		if strings.HasPrefix(one.Name, state.PulledPrefix(p)) {
-			pulled++
-		}
-	}
-	if pulled >= maxPulled {
-		return berth.Errorf(berth.CodeInvalid,
-			"The project has reached the limit of %d images. Those that no template uses are removed after a day.",
-			maxPulled)
-	}
-	return pl.Room()
-}
-
 // pullError returns the error of an image that could not be pulled.
 func pullError(ctx context.Context, ref string, err error) error {
 	if ctx.Err() != nil {
@@ -217,19 +206,4 @@ func (pl *Puller) dial(host string, listed bool) func(ctx context.Context, netwo
 		}
 		return dialer.DialContext(ctx, network, address)
 	}
-}
-
-// dropPulled removes the names of pulled images that no container and no snapshot has used for a
-// while, so that they can be pruned.
-func (t *Catalog) dropPulled(used map[string]bool, before time.Time) error {
-	all, err := t.Images.List()
-	for _, one := range all {
-		if !pulledName.MatchString(one.Name) || used[one.Digest] || one.CreatedAt.After(before) {
-			continue
-		}
-		if err := t.Images.Remove(one.Name, used); err != nil {
-			return fmt.Errorf("remove unused image %s: %w", one.Name, err)
-		}
-	}
-	return err
 }

@@ -3,6 +3,7 @@ package templates
 import (
 	"archive/tar"
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"log"
@@ -41,6 +42,9 @@ type pulling struct {
 	host  string
 	state string
 	quota *project.Quota
+	db    *sqlite.DB
+	deny  atomic.Bool     // whether the registry wants a password
+	used  map[string]bool // digests that containers and snapshots refer to
 }
 
 func newPulling(t *testing.T, storage int64, door func(w http.ResponseWriter, r *http.Request)) *pulling {
@@ -62,18 +66,25 @@ func newPulling(t *testing.T, storage int64, door func(w http.ResponseWriter, r 
 		Limits: map[berth.ProjectID]berth.Limits{"": {StorageBytes: &storage}}})
 	ts := New(images, &config.Config{}, quota.Limits)
 	t.Cleanup(ts.Close)
+	p := &pulling{state: dir, quota: quota, db: db}
 	h := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if door != nil {
 			door(w, r)
 		}
+		if _, _, known := r.BasicAuth(); p.deny.Load() && !known {
+			w.Header().Set("WWW-Authenticate", `Basic realm="test"`)
+			http.Error(w, "who are you?", http.StatusUnauthorized)
+			return
+		}
 		h.ServeHTTP(w, r)
 	}))
 	t.Cleanup(srv.Close)
-	host := strings.TrimPrefix(srv.URL, "http://")
-	return &pulling{host: host, state: dir, quota: quota,
-		Puller: &Puller{Templates: ts, Registries: []string{host}, Quota: quota, Most: 1 << 30,
-			Room: func() error { return nil }}}
+	p.host = strings.TrimPrefix(srv.URL, "http://")
+	p.Puller = &Puller{Templates: ts, Registries: []string{p.host}, Quota: quota, Most: 1 << 30,
+		Room:  func() error { return nil },
+		InUse: func(context.Context) (map[string]bool, error) { return p.used, nil }}
+	return p
 }
 
 // push makes an image with a file of zeros, which its registry sends in a few kilobytes.
@@ -118,7 +129,7 @@ func TestPulledImagesCount(t *testing.T) {
 	p := newPulling(t, 8*mebibyte, nil)
 	silent := func(string) {}
 	small, large := p.push(t, "small", 5*mebibyte), p.push(t, "large", 64*mebibyte)
-	if _, err := p.Pull(t.Context(), "proj_a", large, "", "", silent); berth.ErrorCode(err) != berth.CodeRateLimited {
+	if _, _, err := p.Pull(t.Context(), "proj_a", large, "", "", silent); berth.ErrorCode(err) != berth.CodeRateLimited {
 		t.Errorf("an image of 64 MiB in 8 MiB: got %v, want %s", err, berth.CodeRateLimited)
 	}
 	if room, err := p.quota.Room(t.Context(), "proj_a"); err != nil || room != 8*mebibyte {
@@ -127,7 +138,7 @@ func TestPulledImagesCount(t *testing.T) {
 	if left, _ := filepath.Glob(filepath.Join(state.ImagesDir(p.state), "*", "*")); len(left) != 0 {
 		t.Errorf("a refused image left %v", left)
 	}
-	digest, err := p.Pull(t.Context(), "proj_a", small, "", "", silent)
+	digest, release, err := p.Pull(t.Context(), "proj_a", small, "", "", silent)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,6 +148,7 @@ func TestPulledImagesCount(t *testing.T) {
 	if room, err := p.quota.Room(t.Context(), "proj_b"); err != nil || room != 8*mebibyte {
 		t.Errorf("another project: room for %d bytes, %v, want all", room, err)
 	}
+	release()
 	p.Templates.Close()
 	if err := p.Templates.Images.Remove(digest, nil); err != nil {
 		t.Fatal(err)
@@ -160,7 +172,7 @@ func TestPulledImagesTogether(t *testing.T) {
 	errs := make([]error, len(refs))
 	var pulls sync.WaitGroup
 	for i, ref := range refs {
-		pulls.Go(func() { _, errs[i] = p.Pull(t.Context(), "proj_a", ref, "", "", func(string) {}) })
+		pulls.Go(func() { _, _, errs[i] = p.Pull(t.Context(), "proj_a", ref, "", "", func(string) {}) })
 	}
 	pulls.Wait()
 	refused := 0
@@ -188,7 +200,7 @@ func TestPulledImageFillsDisk(t *testing.T) {
 		}
 		return nil
 	}
-	if _, err := p.Pull(t.Context(), "proj_a", ref, "", "", func(string) {}); !errors.Is(err, error(full)) {
+	if _, _, err := p.Pull(t.Context(), "proj_a", ref, "", "", func(string) {}); !errors.Is(err, error(full)) {
 		t.Errorf("got %v, want the error of the disk", err)
 	}
 }
@@ -198,7 +210,7 @@ func TestPulledImageSize(t *testing.T) {
 	p := newPulling(t, -1, nil)
 	p.Most = 2 * mebibyte
 	ref := p.push(t, "large", 8*mebibyte)
-	if _, err := p.Pull(t.Context(), "proj_a", ref, "", "",
+	if _, _, err := p.Pull(t.Context(), "proj_a", ref, "", "",
 		func(string) {}); berth.ErrorCode(err) != berth.CodeInvalid || !strings.Contains(err.Error(), "2097152") {
 		t.Errorf("got %v, want that it exceeds 2097152 bytes", err)
 	}
@@ -213,11 +225,11 @@ func TestPulledImageTakesNoBlob(t *testing.T) {
 		}
 	})
 	ref := p.push(t, "secret", 10)
-	if _, err := p.Pull(t.Context(), "proj_a", ref, "", "", func(string) {}); err != nil {
+	if _, _, err := p.Pull(t.Context(), "proj_a", ref, "", "", func(string) {}); err != nil {
 		t.Fatal(err)
 	}
 	withheld.Store(true)
-	if _, err := p.Pull(t.Context(), "proj_b", ref, "", "", func(string) {}); err == nil {
+	if _, _, err := p.Pull(t.Context(), "proj_b", ref, "", "", func(string) {}); err == nil {
 		t.Error("another project has the image although the registry sent none of its layers")
 	}
 }

@@ -42,7 +42,9 @@ type Catalog struct {
 
 type heldTemplate struct {
 	io.Closer
-	requested time.Time
+	requested time.Time // by a request that may create a container; zero if there is none
+	used      time.Time // last, by a request or a build
+	pins      int       // of builds that use it
 }
 
 // New returns the catalogue of the templates in images. limits returns the limits of a project.
@@ -104,16 +106,24 @@ func ForDriver(t image.Template) sandbox.Template {
 func (t *Catalog) hold(digest string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	h, ok := t.held[digest]
-	if !ok {
-		var err error
-		if h.Closer, err = t.Images.Hold(digest); err != nil {
-			return err
-		}
+	h, err := t.holdLocked(digest)
+	if err != nil {
+		return err
 	}
 	h.requested = time.Now()
+	h.used = h.requested
 	t.held[digest] = h
 	return nil
+}
+
+// holdLocked returns the entry of a template, which it holds. t.mu is held.
+func (t *Catalog) holdLocked(digest string) (heldTemplate, error) {
+	h, ok := t.held[digest]
+	if ok {
+		return h, nil
+	}
+	held, err := t.Images.Hold(digest)
+	return heldTemplate{Closer: held}, err
 }
 
 // release releases templates that are neither used nor requested since a time.
@@ -121,7 +131,7 @@ func (t *Catalog) release(used map[string]bool, since time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	maps.DeleteFunc(t.held, func(digest string, h heldTemplate) bool {
-		if used[digest] || h.requested.After(since) {
+		if used[digest] || h.pins > 0 || h.requested.After(since) {
 			return false
 		}
 		h.Close()
@@ -130,7 +140,14 @@ func (t *Catalog) release(used map[string]bool, since time.Time) {
 }
 
 // Close releases all templates.
-func (t *Catalog) Close() { t.release(nil, time.Now()) }
+func (t *Catalog) Close() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for digest, h := range t.held {
+		h.Close()
+		delete(t.held, digest)
+	}
+}
 
 // Sweep removes templates and layers without references.
 func (t *Catalog) Sweep(ctx context.Context, referenced func(context.Context) (map[string]bool, error),
