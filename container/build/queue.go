@@ -58,26 +58,33 @@ type queue struct {
 type waiter struct {
 	project berth.ProjectID
 	turn    chan struct{} // closed when the build may run
+	before  int           // builds of the project that ran or waited when this one came
 }
 
 func newQueue(most int) *queue {
 	return &queue{most: most, mostProject: max(1, most-1), running: map[berth.ProjectID]int{}}
 }
 
-// acquire returns when a build of a project may run. If the build must wait, it first calls waits with the number of
-// the project's builds that run or wait before it. The caller calls release once.
-func (q *queue) acquire(ctx context.Context, p berth.ProjectID, waits func(before int)) (release func(), err error) {
-	w := &waiter{p, make(chan struct{})}
+// enter adds a build of a project, for which acquire is called once. Builds of a project run in the order in which they
+// entered.
+func (q *queue) enter(p berth.ProjectID) *waiter {
 	q.mu.Lock()
-	before := q.running[p]
+	defer q.mu.Unlock()
+	w := &waiter{project: p, turn: make(chan struct{}), before: q.running[p]}
 	for _, other := range q.waiting {
 		if other.project == p {
-			before++
+			w.before++
 		}
 	}
 	q.waiting = append(q.waiting, w)
 	q.admitLocked()
-	q.mu.Unlock()
+	return w
+}
+
+// acquire returns when a build that entered may run. If the build must wait, it first calls waits with the number of
+// the project's builds that run or wait before it. The caller calls release once.
+func (q *queue) acquire(ctx context.Context, w *waiter, waits func(before int)) (release func(), err error) {
+	p := w.project
 	release = func() {
 		q.mu.Lock()
 		defer q.mu.Unlock()
@@ -91,7 +98,7 @@ func (q *queue) acquire(ctx context.Context, p berth.ProjectID, waits func(befor
 	case <-w.turn:
 		return release, nil
 	default:
-		waits(before)
+		waits(w.before)
 	}
 	select {
 	case <-w.turn:

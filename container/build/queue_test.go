@@ -23,10 +23,10 @@ func enqueue(t *testing.T, q *queue, p berth.ProjectID) *queued {
 	t.Helper()
 	ctx, cancel := context.WithCancelCause(t.Context())
 	b := &queued{turn: make(chan struct{}), cancel: cancel}
-	waits := make(chan struct{})
+	waits, entered := make(chan struct{}), q.enter(p)
 	go func() {
 		defer close(b.turn)
-		b.release, b.err = q.acquire(ctx, p, func(int) { close(waits) })
+		b.release, b.err = q.acquire(ctx, entered, func(int) { close(waits) })
 	}()
 	select {
 	case <-waits:

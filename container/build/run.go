@@ -39,23 +39,24 @@ func (d *Service) Start(ctx context.Context, c berth.Caller, b *Build, req *Requ
 		}
 		return err
 	}
+	entered := d.builds.queue.enter(c.Project) // before other builds that are started after this one
 	go func() {
 		defer end()
 		defer cancel(nil)
-		d.runBuild(life, c, run, req)
+		d.runBuild(life, c, run, req, entered)
 	}()
 	return nil
 }
 
 // runBuild builds a template until ctx ends, and saves how that ended.
-func (d *Service) runBuild(ctx context.Context, c berth.Caller, run *running, req *Request) {
+func (d *Service) runBuild(ctx context.Context, c berth.Caller, run *running, req *Request, entered *waiter) {
 	until, stop := context.WithCancel(ctx)
 	saved := make(chan struct{})
 	go func() {
 		defer close(saved)
 		d.saveWhileBuilding(until, c.Project, run)
 	}()
-	w := &worker{service: d, caller: c, run: run, req: req}
+	w := &worker{service: d, caller: c, run: run, req: req, entered: entered}
 	err := w.build(ctx)
 	stop()
 	<-saved

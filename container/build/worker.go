@@ -40,6 +40,7 @@ type worker struct {
 	caller  berth.Caller
 	run     *running
 	req     *Request
+	entered *waiter
 
 	step      string // that runs now: "base", the number of a step, or "finalize"
 	container berth.ContainerID
@@ -75,7 +76,7 @@ func (w *worker) build(ctx context.Context) error {
 			w.releases = append(w.releases, w.service.uses.hold(cacheKey("files", s.FilesHash).ID))
 		}
 	}
-	release, err := w.service.builds.queue.acquire(ctx, w.caller.Project, func(before int) {
+	release, err := w.service.builds.queue.acquire(ctx, w.entered, func(before int) {
 		w.log("info", fmt.Sprintf("Waiting for other builds: %d of this project are before it", before))
 	})
 	if err != nil {
