@@ -448,10 +448,11 @@ func (a *answer) details() *stopDetails {
 
 // context reports the edits of the request's context.
 func (a *answer) context() *contextApplied {
-	if len(a.request.ContextManagement) == 0 || string(a.request.ContextManagement) == "null" {
+	if a.request.ContextManagement == nil {
 		return nil
 	}
-	return &contextApplied{AppliedEdits: &[]any{}}
+	applied := append([]any{}, a.request.applied...)
+	return &contextApplied{AppliedEdits: &applied}
 }
 
 // expires returns when a container expires, if it is not used.

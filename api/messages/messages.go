@@ -125,7 +125,8 @@ func (d *Door) countTokens(x *exchange.Exchange, r *http.Request, c berth.Caller
 		Context     *contextApplied `json:"context_management,omitempty"`
 	}{InputTokens: n}
 	if req.ContextManagement != nil {
-		counted.Context = &contextApplied{OriginalInputTokens: &n}
+		before := n + req.clearedTokens()
+		counted.Context = &contextApplied{OriginalInputTokens: &before}
 	}
 	return x.JSON(http.StatusOK, counted)
 }

@@ -32,11 +32,13 @@ type messageRequest struct {
 		Effort string  `json:"effort"`
 		Format *format `json:"format"`
 	} `json:"output_config"`
-	OutputFormat      *format         `json:"output_format"` // the former place of output_config.format
-	ContextManagement json.RawMessage `json:"context_management"`
+	OutputFormat      *format            `json:"output_format"` // the former place of output_config.format
+	ContextManagement *contextManagement `json:"context_management"`
 	Metadata          struct {
 		UserID *string `json:"user_id"`
 	} `json:"metadata"`
+
+	applied []any // what the edits of the context have cleared
 }
 
 type thinking struct {

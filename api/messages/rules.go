@@ -56,7 +56,7 @@ var messageFields = rule.Fields{
 	// Hints, which do not change answers.
 	"billing_policy":        rule.AnyObject,
 	"cache_control":         rule.AnyObject,
-	"context_management":    rule.AnyObject,
+	"context_management":    contextRule,
 	"diagnostics":           rule.AnyObject,
 	"inference_geo":         rule.AnyText,
 	"speed":                 rule.AnyText,

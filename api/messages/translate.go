@@ -45,6 +45,9 @@ func (m *messageRequest) translate(items *request.Rules) (*translation, error) {
 	if err := m.checkDeferred(); err != nil {
 		return nil, err
 	}
+	if m.ContextManagement != nil {
+		m.applied = append(m.applied, m.edit()...)
+	}
 	h := &history{items: []berth.Item{}, files: map[string]string{}, functions: m.functions(),
 		referenced: map[string]bool{}, programs: map[string]string{}}
 	if err := h.read(m.Messages); err != nil {
