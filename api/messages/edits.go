@@ -172,7 +172,9 @@ func (m *messageRequest) toolUses() []toolUse {
 			case "tool_use":
 				uses = append(uses, toolUse{call: b})
 			case "tool_result":
-				at := slices.IndexFunc(uses, func(u toolUse) bool { return u.result == nil && u.call.ID == b.ToolUseID })
+				at := slices.IndexFunc(uses, func(u toolUse) bool {
+					return u.result == nil && u.call.ID == b.ToolUseID
+				})
 				if at >= 0 {
 					uses[at].result = b
 				}
