@@ -41,3 +41,14 @@ type EgressStats struct {
 	Refused       int64 `json:"refused"` // connections and name look-ups
 	Open          int64 `json:"open"`    // connections now
 }
+
+// StatsSample is the resource usage of a container at a moment of its history. CPU time and transferred bytes are
+// sums, from the same starts as those of ContainerStats.
+type StatsSample struct {
+	At            int64   `json:"at"` // Unix seconds
+	CPUSeconds    float64 `json:"cpu_seconds"`
+	MemoryBytes   int64   `json:"memory_bytes"`
+	DiskBytes     int64   `json:"disk_bytes"`
+	BytesSent     int64   `json:"bytes_sent"`
+	BytesReceived int64   `json:"bytes_received"`
+}

@@ -139,6 +139,7 @@ func (h *handlers) routes() []exchange.Route {
 		on("/v1/containers/{container}/guest/{path...}", h.containers.guest, throughContainer),
 		on("GET /v1/containers/{container}/logs", h.containers.listLogs, readsQuery),
 		on("GET /v1/containers/{container}/stats", h.containers.stats),
+		on("GET /v1/containers/{container}/stats/history", h.containers.statsHistory),
 		on("GET /v1/containers/{container}/ports/{port}", h.ports.Connect),
 		on("POST /v1/containers/{container}/ports/{port}", h.ports.CreateLink, storesNothing, storesLittle),
 		on("/v1/containers/{container}/ports/{port}/{path...}", h.ports.Port, throughContainer),

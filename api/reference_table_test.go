@@ -158,6 +158,8 @@ func containerRoutes() []*reference.Route {
 			Gives(listOf[*berth.ContainerLog]()).Streams(logEvent{}),
 		route("GET /v1/containers/{container}/stats", "Get the resource usage of a container",
 			"observe.md").Gives(berth.ContainerStats{}),
+		route("GET /v1/containers/{container}/stats/history", "Get the resource usage of a container over its life",
+			"observe.md").Gives(statsHistory{}),
 		route("GET /v1/containers/{container}/audit", "Get the audit entries of a container",
 			"audit.md").Gives(containerAudit{}),
 		route("POST /v1/containers/{container}/snapshots", "Take a snapshot of a container",

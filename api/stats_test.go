@@ -18,6 +18,9 @@ func TestContainerStats(t *testing.T) {
 		t.Errorf("got %v", s)
 	}
 	h.call(400, "GET", "/v1/containers/"+id+"/stats?x=1", nil)
+	if got := h.call(200, "GET", "/v1/containers/"+id+"/stats/history", nil); got["object"] != "list" {
+		t.Errorf("the history is %v", got)
+	}
 	h.call(200, "DELETE", "/v1/containers/"+id, nil)
 	h.call(404, "GET", "/v1/containers/"+id+"/stats", nil)
 }

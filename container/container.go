@@ -212,6 +212,17 @@ func (svc *Service) Stats(ctx context.Context, p berth.ProjectID, id berth.Conta
 	return svc.meter.stats(ctx, s)
 }
 
+// StatsHistory returns the resource use of a container since its sandbox or the server started, the oldest sample
+// first: a sample each ten seconds, and of a longer time fewer.
+func (svc *Service) StatsHistory(ctx context.Context, p berth.ProjectID, id berth.ContainerID) ([]berth.StatsSample,
+	error) {
+	s, err := svc.leases.find(ctx, p, id)
+	if err != nil {
+		return nil, err
+	}
+	return s.history.all(), nil
+}
+
 // Readings returns the resource use of the running containers. It omits those that cannot be
 // read in time.
 func (svc *Service) Readings(ctx context.Context) []Reading { return svc.meter.readings(ctx) }

@@ -179,6 +179,9 @@ func (d *deaths) reason(ctx context.Context, s *instance) (reason string, err er
 	})
 	if err == nil {
 		s.health.disk.Store(stats.Disk)
+		if stats.State == sandbox.StateRunning {
+			s.history.add(sampleOf(s, stats, d.opts.clock.Now()))
+		}
 	}
 	switch {
 	case errors.Is(err, sandbox.ErrNotFound):

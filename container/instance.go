@@ -44,7 +44,8 @@ type instance struct {
 	expiry expiry
 	health health
 
-	quiet quietState
+	history history // guards itself
+	quiet   quietState
 }
 
 // fileState is the state of a container's files.

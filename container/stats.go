@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -40,6 +41,17 @@ func (m *meter) stats(ctx context.Context, s *instance) (*berth.ContainerStats, 
 		read.PIDs
 	out.Memory.PeakBytes = max(read.MemoryPeak, read.Memory)
 	return out, nil
+}
+
+// sampleOf returns what a driver has read as a sample.
+func sampleOf(s *instance, read sandbox.Stats, at time.Time) berth.StatsSample {
+	out := berth.StatsSample{At: at.Unix(), CPUSeconds: read.CPU.Seconds(), MemoryBytes: read.Memory,
+		DiskBytes: read.Disk}
+	if n := s.network.Load(); n != nil {
+		t := n.traffic.Totals()
+		out.BytesSent, out.BytesReceived = t.Sent, t.Received
+	}
+	return out
 }
 
 // read returns the driver's stats of a sandbox.
