@@ -29,6 +29,10 @@ var badges = map[string]badge{
 	"closed":      {Kind: "good", Icon: "circle-check", Label: "Healthy"},
 	"half-open":   {Kind: "busy", Icon: "clock", Label: "Recovering"},
 	"open":        {Kind: "bad", Icon: "circle-x", Label: "Down"},
+	"validating":  {Kind: "busy", Icon: "loader-circle", Label: "Validating"},
+	"finalizing":  {Kind: "busy", Icon: "loader-circle", Label: "Finalizing"},
+	"cancelling":  {Kind: "busy", Icon: "loader-circle", Label: "Cancelling"},
+	"expired":     {Kind: "idle", Icon: "clock", Label: "Expired"},
 	"enabled":     {Kind: "good", Icon: "circle-check", Label: "Active"},
 	"archived":    {Kind: "idle", Icon: "circle-stop", Label: "Archived"},
 }

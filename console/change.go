@@ -29,7 +29,7 @@ func (*containerPage) change(v *visit) error {
 		if err := v.post("/v1/containers/"+id+"/snapshots", body, &struct{}{}); err != nil {
 			return err
 		}
-		return v.redirect("/console/snapshots")
+		return v.redirect("/console/containers/" + id + "/snapshots")
 	case "fork":
 		var made berth.Container
 		if err := v.post("/v1/containers/"+id+"/fork", body, &made); err != nil {

@@ -18,6 +18,8 @@ type containerPage struct {
 	Log   []berth.ContainerLog  // the last commands, the newest first
 	Older bool                  // there are more
 
+	CPU, Memory *sparkline // over its life; nil if nothing is known
+
 	Run      berth.ResponseID // that has used it first; "" if none
 	RunTitle string
 }
@@ -33,6 +35,11 @@ func (p *containerPage) show(v *visit) error {
 		err := v.get(path+"/stats", &stats)
 		if err == nil {
 			p.Stats = &stats
+			before, err := readHistory(v, p.ID)
+			if err != nil && !refused(err) {
+				return err
+			}
+			p.CPU, p.Memory = sparksOf(latestOf(before, sampleOf(stats), 0), stats.Memory.LimitBytes)
 		} else if _, ok := errors.AsType[*failure](err); !ok {
 			return err // a *failure means that it has ended since
 		}

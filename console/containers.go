@@ -3,6 +3,8 @@ package console
 import (
 	"net/http"
 	"net/url"
+	"strconv"
+	"strings"
 
 	"github.com/berth-run/berth"
 )
@@ -27,7 +29,9 @@ type containersPage struct {
 // A containerRow is a container of the list.
 type containerRow struct {
 	berth.Container
-	Title string // its name, or the title of the run that has used it first
+	Title  string     // its name, or the title of the run that has used it first
+	CPU    *sparkline // nil if nothing is known
+	Memory *sparkline
 }
 
 // show serves GET /console/containers: containers, the newest first.
@@ -52,7 +56,15 @@ func (p *containersPage) show(v *visit) error {
 		if err != nil {
 			return err
 		}
-		p.Containers = append(p.Containers, containerRow{c, title})
+		row := containerRow{Container: c, Title: title}
+		if c.Status == berth.ContainerRunning {
+			taken, err := readHistory(v, c.ID)
+			if err != nil && !refused(err) { // one that has ended since has none
+				return err
+			}
+			row.CPU, row.Memory = sparksOf(taken, bytesOf(c.MemoryLimit))
+		}
+		p.Containers = append(p.Containers, row)
 	}
 	if found.HasMore {
 		query = url.Values{"after": {found.LastID}}
@@ -79,4 +91,13 @@ func containerTitle(v *visit, c berth.Container) (string, error) {
 		return short(string(c.ID)), nil
 	}
 	return readRunTitle(v, log.Data[0].ResponseID)
+}
+
+// bytesOf returns the bytes of a memory limit such as 4g; 0 if it is none.
+func bytesOf(limit string) int64 {
+	n, err := strconv.ParseInt(strings.TrimSuffix(limit, "g"), 10, 64)
+	if err != nil || n < 0 || n > 1<<20 {
+		return 0
+	}
+	return n << 30
 }

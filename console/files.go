@@ -176,6 +176,8 @@ func (*filesPage) change(v *visit) error {
 	switch in.Get("do") {
 	case "upload":
 		err = saveFiles(v, client, id, work, at)
+	case "save":
+		err = saveText(v, client, at)
 	case "directory":
 		name := strings.TrimSpace(in.Get("name"))
 		var to string
@@ -217,6 +219,30 @@ func saveFiles(v *visit, client *guest.Client, id berth.ContainerID, work, dir s
 	}
 	return nil
 }
+
+// saveText replaces the content of a text file, unless it has changed since the page has shown it.
+func saveText(v *visit, client *guest.Client, at string) error {
+	now, err := client.Stat(v.r.Context(), at)
+	if err != nil {
+		return fmt.Errorf("stat file: %w", err)
+	}
+	in := v.form.fields
+	if version := versionOf(now); !now.Regular || version != in.Get("version") {
+		return &failure{http.StatusConflict, "The file has changed since this page was loaded. Go back, copy your text, and " +
+			"reload the page."}
+	}
+	text := v.text("text")
+	if in.Get("ends") == "crlf" {
+		text = strings.ReplaceAll(text, "\n", "\r\n")
+	}
+	if err := client.WriteFile(v.r.Context(), "", at, "", strings.NewReader(text)); err != nil {
+		return fmt.Errorf("write file: %w", err)
+	}
+	return nil
+}
+
+// versionOf returns what changes with the content of a file.
+func versionOf(at guest.Entry) string { return fmt.Sprintf("%d-%d", at.Modified.UnixNano(), at.Size) }
 
 // saveFile saves one file. The API lists those in the working directory as the user's.
 func saveFile(v *visit, client *guest.Client, id berth.ContainerID, work, to string, file io.Reader) error {

@@ -108,8 +108,8 @@ func short(id string) string {
 	if len(id) <= most {
 		return id
 	}
-	if prefix, _, ok := strings.Cut(id, "_"); ok && len(prefix) <= 8 {
-		return prefix + "_" + strings.ToValidUTF8(id[len(id)-end:], "")
+	if cut := strings.LastIndexAny(id[:len(id)-end], "_-") + 1; cut > 0 && cut <= 9 {
+		return id[:cut] + strings.ToValidUTF8(id[len(id)-end:], "")
 	}
 	return strings.ToValidUTF8(id[:most], "") + "…"
 }

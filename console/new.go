@@ -19,52 +19,17 @@ import (
 // maxUpload is the number of bytes of a form with files. Larger files are uploaded with the API.
 const maxUpload = 256 << 20
 
-// A newPage is the form for a new response: what the user has entered.
+// A newPage is the form for a new response: what it offers, and what the user has entered.
 type newPage struct {
-	Form         string
-	Models       []string
-	Model        string
-	Text         string
-	Instructions string
-	Effort       string   // of reasoning; "" is the model's default
-	Tools        []string // selected
-	Approve      bool     // commands wait for approval
-	Hosts        string   // that the container may reach
-	Stores       []berth.VectorStore
-	Store        string   // that file search reads
-	Down         []string // upstreams that do not answer, whose models may be missing
-	Error        string
-	Code         []codeView // the same request, if it was asked for
+	Form string
+	offers
+	task
+	Error string
+	Code  []codeView // the same request, if it was asked for
 }
 
 // A codeView is a request as a program.
 type codeView struct{ Name, Text string }
-
-// Efforts returns the values of the field.
-func (newPage) Efforts() []string { return []string{"minimal", "low", "medium", "high"} }
-
-// A toolChoice is a tool that the form offers.
-type toolChoice struct {
-	Type, Name, About string
-	Missing           string // why it cannot be chosen; "" if it can
-}
-
-// Choices returns the tools of the form.
-func (p newPage) Choices() []toolChoice {
-	search := toolChoice{Type: berth.ToolFileSearch, Name: "File search", About: "passages of a vector store"}
-	if len(p.Stores) == 0 {
-		search.Missing = "the project has no vector store: berth vector-store create makes one"
-	}
-	return []toolChoice{
-		{Type: berth.ToolShell, Name: "Shell", About: "commands in a container"},
-		{Type: berth.ToolCode, Name: "Code interpreter", About: "Python in a container"},
-		search,
-		{Type: berth.ToolWebSearch, Name: "Web search", About: "if the operator has configured a search engine"},
-	}
-}
-
-// Chosen reports whether a tool is selected.
-func (p newPage) Chosen(tool string) bool { return slices.Contains(p.Tools, tool) }
 
 // show serves GET /console/new: the form for a new response.
 func (p *newPage) show(v *visit) error {
@@ -72,66 +37,27 @@ func (p *newPage) show(v *visit) error {
 	if err != nil {
 		return err
 	}
-	*p = newPage{Form: v.formToken(), Models: models, Tools: []string{berth.ToolShell}, Model: firstModel(models)}
+	*p = newPage{Form: v.formToken(), task: task{Tools: []string{berth.ToolShell}, Model: firstModel(models)}}
+	p.Models = models
 	if from := v.r.URL.Query().Get("from"); from != "" {
-		if err := p.copyRun(v, berth.ResponseID(from)); err != nil {
+		turn, err := readTurn(v, berth.ResponseID(from))
+		if err != nil {
 			return err
 		}
+		p.task = taskOfTurn(turn)
 	}
-	p.readOffers(v)
+	p.offers.read(v, p.Model)
+	if p.used != "" {
+		var c berth.Container
+		err := v.get(pathTo("/v1/containers", p.used), &c)
+		if err != nil && !refused(err) { // one that was deleted has no settings
+			return err
+		}
+		if err == nil {
+			p.addContainer(c, p.Templates)
+		}
+	}
 	return v.show(http.StatusOK, "new", "New run", p)
-}
-
-// firstModel returns the model that the form selects: not the one that repeats the task, unless there is no other.
-func firstModel(models []string) string {
-	for _, m := range models {
-		if m != "scripted" {
-			return m
-		}
-	}
-	if len(models) > 0 {
-		return models[0]
-	}
-	return ""
-}
-
-// copyRun fills the form with what a response was asked for.
-func (p *newPage) copyRun(v *visit, id berth.ResponseID) error {
-	turn, err := readTurn(v, id)
-	if err != nil {
-		return err
-	}
-	p.Model, p.Instructions = turn.Model, ""
-	if text := textOf(turn.Instructions); !strings.HasPrefix(text, "[") {
-		p.Instructions = text
-	}
-	for _, e := range turn.Input {
-		if e.Role() == "user" {
-			p.Text = e.Text()
-		}
-	}
-	p.Tools = nil
-	for _, tool := range turn.Tools {
-		p.Tools = append(p.Tools, tool.Type())
-	}
-	return nil
-}
-
-// readOffers reads what the form can offer beside models. It offers less if the API does not say.
-func (p *newPage) readOffers(v *visit) {
-	var stores list[berth.VectorStore]
-	if v.get("/v1/vector_stores?limit=100", &stores) == nil {
-		p.Stores = stores.Data
-	}
-	var status berth.ServerStatus
-	if v.get("/v1/organization/status", &status) != nil {
-		return // only some keys see it
-	}
-	for _, u := range status.Upstreams {
-		if u.Circuit == "open" {
-			p.Down = append(p.Down, u.Name)
-		}
-	}
 }
 
 // create serves POST /console/new: it creates a response, or shows the request as code.
@@ -156,12 +82,15 @@ func (p *newPage) create(v *visit) error {
 			return err
 		}
 		p.fill(v, models)
+		if p.secret != "" {
+			p.secret = "YOUR-SECRET"
+		}
 		if p.Code, err = codeOf(p.request(nil), baseURL(v)); err != nil {
 			return err
 		}
 		return v.show(http.StatusOK, "new", "New run", p)
 	}
-	files, err := uploadAll(v)
+	files, err := uploadAll(v, "user_data")
 	if err == nil {
 		p.fill(v, models)
 		req := p.request(files)
@@ -176,82 +105,18 @@ func (p *newPage) create(v *visit) error {
 
 // fill shows the values entered in the form.
 func (p *newPage) fill(v *visit, models []string) {
-	in := v.form.fields
-	*p = newPage{Form: v.formToken(), Models: models, Model: in.Get("model"), Text: v.text("text"),
-		Instructions: v.text("instructions"),
-		Effort:       in.Get("effort"), Tools: in["tool"], Approve: in.Get("approve") != "", Hosts: in.Get("hosts"),
-		Store: in.Get("store")}
-	p.readOffers(v)
+	*p = newPage{Form: v.formToken(), task: taskOf(v)}
+	p.Models = models
+	p.offers.read(v, p.Model)
 }
 
-// request returns the body of POST /v1/responses. The files are in the container, or if there is
-// none, in the input.
-func (p newPage) request(files []berth.FileID) map[string]any {
-	req := map[string]any{"model": p.Model, "input": p.Text}
-	if text := strings.TrimSpace(p.Instructions); text != "" {
-		req["instructions"] = text
-	}
-	if p.Effort != "" {
-		req["reasoning"] = map[string]any{"effort": p.Effort}
-	}
-	container := map[string]any{}
-	if len(files) > 0 {
-		container["file_ids"] = files
-	}
-	if hosts := strings.FieldsFunc(p.Hosts, func(r rune) bool {
-		return r == ',' || r == ' ' || r == '\n' || r == '\r' || r == '\t'
-	}); len(hosts) > 0 {
-		container["network_policy"] = berth.NetworkPolicy{Type: "allowlist", AllowedDomains: hosts}
-	}
-	var tools []any
-	contained := false
-	for _, tool := range p.Tools {
-		entry := map[string]any{"type": tool}
-		switch tool {
-		case berth.ToolShell:
-			entry["environment"] = with(container, "type", "container_auto")
-			contained = true
-			if p.Approve {
-				req["berth"] = map[string]any{"require_approval": "always"}
-			}
-		case berth.ToolCode:
-			entry["container"] = with(container, "type", "auto")
-			contained = true
-		}
-		if tool == berth.ToolFileSearch {
-			entry["vector_store_ids"] = []string{p.Store}
-		}
-		tools = append(tools, entry)
-	}
-	if tools != nil {
-		req["tools"] = tools
-	}
-	if len(files) > 0 && !contained {
-		parts := []any{map[string]any{"type": "input_text", "text": p.Text}}
-		for _, id := range files {
-			parts = append(parts, map[string]any{"type": "input_file", "file_id": id})
-		}
-		req["input"] = []any{map[string]any{"role": "user", "content": parts}}
-	}
-	return req
-}
-
-// with returns an object with one more field.
-func with(fields map[string]any, name string, value any) map[string]any {
-	out := map[string]any{name: value}
-	for name, value := range fields {
-		out[name] = value
-	}
-	return out
-}
-
-// uploadAll uploads the files of the form as they come, and reads the fields after them.
-func uploadAll(v *visit) ([]berth.FileID, error) {
+// uploadAll uploads the files of the form as they come, for a purpose, and reads the fields after them.
+func uploadAll(v *visit, purpose string) ([]berth.FileID, error) {
 	var ids []berth.FileID
 	for v.form.next != nil {
 		file := v.form.next
 		var created struct{ ID berth.FileID }
-		if err := upload(v, "/v1/files", file.FileName(), map[string]string{"purpose": "user_data"}, file,
+		if err := upload(v, "/v1/files", file.FileName(), map[string]string{"purpose": purpose}, file,
 			&created); err != nil {
 			return nil, cmp.Or(file.err, err)
 		}
@@ -266,18 +131,23 @@ func uploadAll(v *visit) ([]berth.FileID, error) {
 // upload sends a file to a route of the API, with other fields, and decodes the answer. It
 // does not return before it has ceased to read the file.
 func upload(v *visit, route, name string, fields map[string]string, file io.Reader, into any) error {
+	return uploadAs(v, route, "file", name, fields, file, into)
+}
+
+// uploadAs is upload for a route that has the file in a field of another name.
+func uploadAs(v *visit, route, field, name string, fields map[string]string, file io.Reader, into any) error {
 	in, out := io.Pipe()
 	parts := multipart.NewWriter(out)
 	sent := make(chan struct{})
 	go func() {
 		defer close(sent)
 		var err error
-		for field, value := range fields {
-			err = errors.Join(err, parts.WriteField(field, value))
+		for other, value := range fields {
+			err = errors.Join(err, parts.WriteField(other, value))
 		}
 		if err == nil {
 			var part io.Writer
-			if part, err = parts.CreateFormFile("file", name); err == nil {
+			if part, err = parts.CreateFormFile(field, name); err == nil {
 				_, err = io.Copy(part, file)
 			}
 		}

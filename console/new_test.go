@@ -66,7 +66,7 @@ func TestUploadOfStrangers(t *testing.T) {
 // TestCode: a request as a program has the text of the user, whatever it contains.
 func TestCode(t *testing.T) {
 	text := `It's "quoted" \ $(id) ` + "`x` </script> \u2028 \n end"
-	p := newPage{Model: "m", Text: text, Tools: []string{"shell", "code_interpreter"}, Approve: true,
+	p := task{Model: "m", Text: text, Tools: []string{"shell", "code_interpreter"}, Approve: true,
 		Hosts: "a.example, *.b.example"}
 	codes, err := codeOf(p.request(nil), "https://berth.example/v1")
 	if err != nil {

@@ -25,6 +25,11 @@ var (
 		{"hand", "Runs that need approval", "/console/responses?status=waiting", "page"},
 		{"circle-x", "Runs that failed", "/console/responses?status=failed", "page"},
 		{"box", "Containers", "/console/containers", "page"}, {"square-pen", "New run", "/console/new", "page"},
+		{"messages-square", "Conversations", "/console/conversations", "page"},
+		{"text-quote", "Prompts", "/console/prompts", "page"}, {"book-open", "Skills", "/console/skills", "page"},
+		{"files", "Files", "/console/files", "page"},
+		{"library", "Vector stores", "/console/vector-stores", "page"},
+		{"list-checks", "Batches", "/console/batches", "page"},
 		{"waypoints", "Traces", "/console/traces", "page"}, {"database", "Storage", "/console/storage", "page"},
 		{"layers", "Snapshots", "/console/snapshots", "page"}, {"webhook", "Webhooks", "/console/webhooks", "page"},
 		{"chart-column", "Usage", "/console/usage", "page"}}

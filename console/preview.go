@@ -33,6 +33,23 @@ type preview struct {
 	Source string        // path that has the file's content; "" if the browser needs none
 }
 
+// Editable reports whether the page shows the whole of a text, which can be edited.
+func (p preview) Editable() bool {
+	return p.Regular && !p.Cut && p.Source == "" && (p.Kind == previewText || p.Kind == previewMarkdown) ||
+		p.Kind == previewHTML && !p.Cut
+}
+
+// Version returns what changes with the file's content.
+func (p preview) Version() string { return versionOf(p.Entry) }
+
+// Ends returns how lines of the text end: crlf, or "" for a line feed.
+func (p preview) Ends() string {
+	if strings.Contains(p.Text, "\r\n") {
+		return "crlf"
+	}
+	return ""
+}
+
 // Name returns the last element of the file's path.
 func (p preview) Name() string { return path.Base(p.Path) }
 
@@ -166,10 +183,16 @@ func (*filesPage) raw(v *visit) error {
 	if err != nil {
 		return err
 	}
+	return passRaw(v, "/v1/containers/"+url.PathEscape(v.r.PathValue("container"))+"/guest/files?"+
+		url.Values{"path": {at}}.Encode(), at)
+}
+
+// passRaw answers with a file of the API for its preview, with the policy of its name.
+func passRaw(v *visit, from, name string) error {
 	kind, csp := "text/plain; charset=utf-8", rawPolicy
-	switch kindOf(at) {
+	switch kindOf(name) {
 	case previewImage:
-		kind = imageTypes[strings.ToLower(path.Ext(at))]
+		kind = imageTypes[strings.ToLower(path.Ext(name))]
 	case previewPDF:
 		kind, csp = "application/pdf", pdfPolicy // a browser's viewer does not run in a sandbox
 	case previewHTML:
@@ -179,7 +202,5 @@ func (*filesPage) raw(v *visit) error {
 	h.Set("Content-Security-Policy", csp)
 	h.Set("X-Frame-Options", "SAMEORIGIN")
 	h.Set("Referrer-Policy", "no-referrer")
-	from := "/v1/containers/" + url.PathEscape(v.r.PathValue("container")) + "/guest/files?" +
-		url.Values{"path": {at}}.Encode()
-	return passFile(v, from, kind, "inline", path.Base(at))
+	return passFile(v, from, kind, "inline", path.Base(name))
 }

@@ -239,3 +239,9 @@ func (*responsePage) cancel(v *visit) error {
 	}
 	return v.redirect("/console/responses/" + id)
 }
+
+// exportRun serves GET /console/responses/{response}/bundle: the chain with its container, as one file.
+func exportRun(v *visit) error {
+	id := v.r.PathValue("response")
+	return passFile(v, pathTo("/v1/responses", id)+"/bundle", "application/x-tar", "attachment", short(id)+".tar")
+}

@@ -52,6 +52,9 @@ func (*snapshotsPage) change(v *visit) error {
 		if err := v.exchange(http.MethodDelete, "/v1/snapshots/"+url.PathEscape(id), nil, "", &struct{}{}); err != nil {
 			return err
 		}
+		if from := v.form.fields.Get("from"); from != "" {
+			return v.redirect(pathTo("/console/containers", from) + "/snapshots")
+		}
 		return v.redirect("/console/snapshots")
 	}
 	return &failure{http.StatusBadRequest, "The form is incomplete."}

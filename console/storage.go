@@ -4,6 +4,8 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"strconv"
+	"strings"
 
 	"github.com/berth-run/berth"
 )
@@ -14,6 +16,7 @@ type storagePage struct {
 	Volumes   []berth.Volume
 	More      bool // there are more volumes than are shown
 	NoVolumes bool // the server has none
+	Form      string
 }
 
 // show serves GET /console/storage.
@@ -30,6 +33,28 @@ func (p *storagePage) show(v *visit) error {
 		}
 		p.NoVolumes = true // the driver has none
 	}
-	p.Templates, p.Volumes, p.More = templates.Data, volumes.Data, volumes.HasMore
+	p.Templates, p.Volumes, p.More, p.Form = templates.Data, volumes.Data, volumes.HasMore, v.formToken()
 	return v.show(http.StatusOK, "storage", "Storage", p)
+}
+
+// change serves POST /console/storage: it creates or deletes a volume, as the form says.
+func (*storagePage) change(v *visit) error {
+	in := v.form.fields
+	var err error
+	switch in.Get("do") {
+	case "create":
+		req := map[string]any{"name": strings.TrimSpace(in.Get("name"))}
+		if gigabytes, err := strconv.Atoi(in.Get("gigabytes")); err == nil {
+			req["max_bytes"] = int64(gigabytes) << 30
+		}
+		err = v.post("/v1/volumes", req, &struct{}{})
+	case "delete":
+		err = v.delete(pathTo("/v1/volumes", in.Get("volume")))
+	default:
+		err = &failure{http.StatusBadRequest, "The form is incomplete."}
+	}
+	if err != nil {
+		return err
+	}
+	return v.redirect("/console/storage")
 }

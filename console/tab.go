@@ -30,7 +30,7 @@ type tabLink struct{ Name, Label string }
 // Tabs returns the pages of the container.
 func (tab) Tabs() []tabLink {
 	return []tabLink{{"", "Overview"}, {"files", "Files"}, {"terminals", "Terminals"}, {"resources", "Resources"},
-		{"ports", "Ports"}}
+		{"network", "Network"}, {"ports", "Ports"}, {"snapshots", "Snapshots"}}
 }
 
 // readContainer returns the container of the visit's path.

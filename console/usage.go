@@ -19,7 +19,8 @@ const maxSeries = 5
 // A usagePage is the page of usage and cost.
 type usagePage struct {
 	Days   int
-	By     string // api_key_id, model or project_id
+	Period string // of a column: day, week or month
+	By     string // api_key_id, model, project_id or kind
 	Groups []*usageGroup
 	Total  usageGroup
 	Chart  *columnChart
@@ -31,7 +32,7 @@ type usagePage struct {
 type usageGroup struct {
 	Name     string
 	Colour   string // a class of the style sheet
-	Requests int64
+	Requests int64  // responses, or containers
 	Input    int64
 	Cached   int64
 	Output   int64
@@ -50,30 +51,57 @@ func (g usageGroup) Price() *berth.Cost {
 }
 
 // Choices returns the values of the filter of days.
-func (usagePage) Choices() []int { return []int{7, 14, 30, 90} }
+func (usagePage) Choices() []int { return []int{7, 14, 30, 90, 180, 365} }
+
+// Periods returns the values of the width of a column.
+func (usagePage) Periods() []string { return []string{"day", "week", "month"} }
 
 // Groupings returns the values by which usage can be grouped.
 func (usagePage) Groupings() [][2]string {
-	return [][2]string{{"model", "model"}, {"api_key_id", "key"}, {"project_id", "project"}}
+	return [][2]string{{"model", "model"}, {"api_key_id", "key"}, {"project_id", "project"}, {"kind", "kind"}}
 }
+
+// usageKinds are the kinds of work that are counted, with the last part of the path of their usage.
+var usageKinds = [][2]string{{"responses", "completions"}, {"containers", "code_interpreter_sessions"},
+	{"embeddings", "embeddings"}, {"moderations", "moderations"}}
 
 // A usageBuckets is the API's answer.
 type usageBuckets struct {
-	Data []struct {
-		StartTime int64 `json:"start_time"`
-		Results   []struct {
-			InputTokens       int64   `json:"input_tokens"`
-			InputCachedTokens int64   `json:"input_cached_tokens"`
-			OutputTokens      int64   `json:"output_tokens"`
-			NumModelRequests  int64   `json:"num_model_requests"`
-			ProjectID         *string `json:"project_id"`
-			APIKeyID          *string `json:"api_key_id"`
-			Model             *string `json:"model"`
-			Berth             struct {
-				Cost *berth.Cost `json:"cost"`
-			} `json:"berth"`
-		} `json:"results"`
-	} `json:"data"`
+	Data []usageBucket `json:"data"`
+}
+
+// A usageBucket is the usage of a period.
+type usageBucket struct {
+	StartTime int64         `json:"start_time"`
+	Results   []usageResult `json:"results"`
+}
+
+// A usageResult is the usage of a group in a period.
+type usageResult struct {
+	InputTokens       int64   `json:"input_tokens"`
+	InputCachedTokens int64   `json:"input_cached_tokens"`
+	OutputTokens      int64   `json:"output_tokens"`
+	NumModelRequests  int64   `json:"num_model_requests"`
+	NumSessions       int64   `json:"num_sessions"` // containers
+	ProjectID         *string `json:"project_id"`
+	APIKeyID          *string `json:"api_key_id"`
+	Model             *string `json:"model"`
+	Berth             struct {
+		Cost *berth.Cost `json:"cost"`
+	} `json:"berth"`
+
+	kind string
+}
+
+// name returns the name of the group, by what it is grouped.
+func (r usageResult) name(by string) string {
+	if by == "kind" {
+		return r.kind
+	}
+	if id := map[string]*string{"model": r.Model, "api_key_id": r.APIKeyID, "project_id": r.ProjectID}[by]; id != nil {
+		return *id
+	}
+	return ""
 }
 
 // show serves GET /console/usage.
@@ -114,7 +142,10 @@ func (p *usagePage) export(v *visit) error {
 // choose sets what the query of the visit asks for.
 func (p *usagePage) choose(v *visit) {
 	asked := v.r.URL.Query()
-	*p = usagePage{Days: 7, By: "model"}
+	*p = usagePage{Days: 7, Period: "day", By: "model"}
+	if period := asked.Get("period"); slices.Contains(p.Periods(), period) {
+		p.Period = period
+	}
 	if days, err := strconv.Atoi(asked.Get("days")); err == nil && slices.Contains(p.Choices(), days) {
 		p.Days = days
 	}
@@ -125,25 +156,84 @@ func (p *usagePage) choose(v *visit) {
 
 // read reads the usage of the days.
 func (p *usagePage) read(v *visit) error {
+	kinds := usageKinds
+	if p.By != "kind" {
+		kinds = kinds[:1]
+	}
+	var all usageBuckets
+	for _, kind := range kinds {
+		found, err := p.readKind(v, kind[0], kind[1])
+		if err != nil {
+			return err
+		}
+		if all.Data == nil {
+			all = found
+			continue
+		}
+		for day := range min(len(all.Data), len(found.Data)) {
+			all.Data[day].Results = append(all.Data[day].Results, found.Data[day].Results...)
+		}
+	}
+	all.fold(p.Period)
+	p.sum(all)
+	return nil
+}
+
+// readKind reads the usage of a kind of work, by day.
+func (p *usagePage) readKind(v *visit, kind, path string) (all usageBuckets, err error) {
 	const most = 30 // days of one request
 	now := time.Now().UTC()
 	start := now.Truncate(24*time.Hour).AddDate(0, 0, 1-p.Days)
-	var all usageBuckets
 	for left := p.Days; left > 0; left -= most {
 		days := min(left, most)
 		end := start.AddDate(0, 0, days)
 		query := url.Values{"start_time": {strconv.FormatInt(start.Unix(), 10)},
 			"end_time":     {strconv.FormatInt(min(end.Unix(), now.Unix()+1), 10)},
-			"bucket_width": {"1d"}, "limit": {strconv.Itoa(days)}, "group_by": {p.By}}
+			"bucket_width": {"1d"}, "limit": {strconv.Itoa(days)}}
+		if p.By != "kind" {
+			query.Set("group_by", p.By)
+		}
 		var found usageBuckets
-		if err := v.get("/v1/organization/usage/completions?"+query.Encode(), &found); err != nil {
-			return err
+		if err := v.get("/v1/organization/usage/"+path+"?"+query.Encode(), &found); err != nil {
+			return all, err
 		}
 		all.Data = append(all.Data, found.Data...)
 		start = end
 	}
-	p.sum(all)
-	return nil
+	for _, b := range all.Data {
+		for i := range b.Results {
+			b.Results[i].kind = kind
+		}
+	}
+	return all, nil
+}
+
+// fold joins the days of a week or a month.
+func (u *usageBuckets) fold(period string) {
+	if period == "day" {
+		return
+	}
+	var joined []usageBucket
+	for _, b := range u.Data {
+		start := periodOf(period, time.Unix(b.StartTime, 0).UTC()).Unix()
+		if n := len(joined); n > 0 && joined[n-1].StartTime == start {
+			joined[n-1].Results = append(joined[n-1].Results, b.Results...)
+			continue
+		}
+		joined = append(joined, usageBucket{start, b.Results})
+	}
+	u.Data = joined
+}
+
+// periodOf returns the first day of the week or month of a day.
+func periodOf(period string, day time.Time) time.Time {
+	switch period {
+	case "week":
+		return day.AddDate(0, 0, -(int(day.Weekday())+6)%7) // Monday
+	case "month":
+		return day.AddDate(0, 0, 1-day.Day())
+	}
+	return day
 }
 
 // sum fills the page with the buckets of days.
@@ -151,11 +241,7 @@ func (p *usagePage) sum(found usageBuckets) {
 	byName := map[string]*usageGroup{}
 	for day, b := range found.Data {
 		for _, r := range b.Results {
-			name := ""
-			if id := map[string]*string{"model": r.Model, "api_key_id": r.APIKeyID,
-				"project_id": r.ProjectID}[p.By]; id != nil {
-				name = *id
-			}
+			name := r.name(p.By)
 			g := byName[name]
 			if g == nil {
 				g = &usageGroup{Name: cmp.Or(name, "none"), days: make([]berth.Cost, len(found.Data)),
@@ -164,7 +250,7 @@ func (p *usagePage) sum(found usageBuckets) {
 				p.Groups = append(p.Groups, g)
 			}
 			for _, sum := range []*usageGroup{g, &p.Total} {
-				sum.Requests += r.NumModelRequests
+				sum.Requests += r.NumModelRequests + r.NumSessions
 				sum.Input += r.InputTokens
 				sum.Cached += r.InputCachedTokens
 				sum.Output += r.OutputTokens
@@ -193,7 +279,7 @@ func (p *usagePage) sum(found usageBuckets) {
 func (p *usagePage) draw(found usageBuckets) {
 	var days []string
 	for _, b := range found.Data {
-		days = append(days, time.Unix(b.StartTime, 0).UTC().Format(time.DateOnly))
+		days = append(days, p.label(time.Unix(b.StartTime, 0).UTC()))
 	}
 	var all []daySeries
 	for _, g := range p.Groups {
@@ -210,17 +296,36 @@ func (p *usagePage) draw(found usageBuckets) {
 	if p.Priced {
 		format = formatCost(p.Total.Cost.Currency)
 		if p.Limit != nil {
-			budget = int64(p.Limit.Value) / daysOfMonth
+			budget = int64(p.Limit.Value) * p.daysOfPeriod() / daysOfMonth
 		}
 	}
 	p.Chart = newColumnChart(days, all, budget, format)
-	p.Chart.Label = "Tokens by day (UTC)"
+	p.Chart.Label = "Tokens by " + p.Period + " (UTC)"
 	if p.Priced {
-		p.Chart.Label = "Cost by day (UTC)"
+		p.Chart.Label = "Cost by " + p.Period + " (UTC)"
 	}
 	if p.Chart.Budget > 0 {
-		p.Chart.BudgetLabel = "a day's share of the month's limit, " + format(budget)
+		p.Chart.BudgetLabel = "a " + p.Period + "'s share of the month's limit, " + format(budget)
 	}
+}
+
+// label returns the name of a column that starts on a day.
+func (p *usagePage) label(day time.Time) string {
+	if p.Period == "month" {
+		return day.Format("2006-01")
+	}
+	return day.Format(time.DateOnly)
+}
+
+// daysOfPeriod returns the number of days of a column.
+func (p *usagePage) daysOfPeriod() int64 {
+	switch p.Period {
+	case "week":
+		return 7
+	case "month":
+		return daysOfMonth
+	}
+	return 1
 }
 
 // daysOfMonth divides a limit of a month into days.

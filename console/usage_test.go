@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 )
 
 // TestUsageSums: groups are summed over days and sorted by cost; a column is as high as its share of the
@@ -59,6 +60,33 @@ func TestBudget(t *testing.T) {
 	for n, want := range map[int64]int64{1: 1, 2: 2, 3: 5, 6: 10, 11: 20, 999: 1000} {
 		if got := roundUp(n); got != want {
 			t.Errorf("%d: got %d, want %d", n, got, want)
+		}
+	}
+}
+
+// TestUsageFold: days are joined to weeks that start on Monday, and to months, without loss.
+func TestUsageFold(t *testing.T) {
+	const day = 86400
+	start := time.Date(2026, 10, 28, 0, 0, 0, 0, time.UTC) // a Wednesday
+	for period, want := range map[string][]string{"day": nil, "week": {"2026-10-26: 5", "2026-11-02: 7", "2026-11-09: 1"},
+		"month": {"2026-10: 4", "2026-11: 9"}} {
+		var all usageBuckets
+		for i := range int64(13) {
+			b := usageBucket{StartTime: start.Unix() + i*day, Results: make([]usageResult, 1)}
+			b.Results[0].NumSessions, b.Results[0].kind = 1, "containers"
+			all.Data = append(all.Data, b)
+		}
+		p := usagePage{By: "kind", Period: period}
+		all.fold(period)
+		var got []string
+		for _, b := range all.Data {
+			got = append(got, fmt.Sprintf("%s: %d", p.label(time.Unix(b.StartTime, 0).UTC()), len(b.Results)))
+		}
+		if period == "day" && len(got) != 13 || period != "day" && !slices.Equal(got, want) {
+			t.Errorf("%s: got %q, want %q", period, got, want)
+		}
+		if p.sum(all); len(p.Groups) != 1 || p.Groups[0].Name != "containers" || p.Groups[0].Requests != 13 {
+			t.Errorf("%s: got %+v", period, p.Groups)
 		}
 	}
 }

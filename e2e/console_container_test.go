@@ -36,6 +36,16 @@ func TestConsoleResources(t *testing.T) {
 	b.shows("#flows .bad", "refused")
 	b.until(`document.querySelector("#flows tr:has(.bad) [data-label=Reason]").innerText.trim() !== ""`)
 	b.checkQuiet()
+	b.open(s.url + "/console/containers/" + id + "/network")
+	b.shows(".chips", "allowed.example")
+	b.shows("table .main", "refused.example")
+	b.shows("table tbody tr", "curl -s") // by whom
+	s.waitUntil("the server has a sample of its life", func() bool {
+		_, list := s.fetch("/console/containers")
+		return strings.Count(list, `class="sparkline"`) == 2
+	})
+	b.open(page + "?range=15m")
+	b.shows(".chips [aria-current]", "15 min")
 	if _, text := s.fetch("/console/containers/" + id + "/resources"); !strings.Contains(text, "refused.example") ||
 		!strings.Contains(text, "<polyline") {
 		t.Error("without scripts, the page lacks the connections or the charts")
@@ -116,17 +126,23 @@ func TestConsoleChange(t *testing.T) {
 	b.run(chromedp.SendKeys(chromedp.CSS("#name"), `<img src=x onerror=window.pwned=1>`))
 	b.click(`button[value="snapshot"]`)
 	b.shows(".tabs [aria-current]", "Snapshots")
-	b.shows("td", "onerror")
-	checkHarmless(b, "snapshots", "main script, main img, main iframe, main style")
+	b.shows(".timeline", "onerror")
+	checkHarmless(b, "the timeline", "main script, main img, main iframe, main style")
 	s.in(id, "echo changed > a.txt")
-	b.click(`td[data-label=Restore] button`)
+	b.click(`.timeline button`)
 	b.shows("h1", "onerror")
 	restored := evaluate[string](b, `location.pathname.split("/").at(-1)`)
 	if out := s.in(restored, "cat a.txt"); out != "original\n" || restored == id {
 		t.Errorf("the restored container has %q", out)
 	}
 
+	b.open(s.url + "/console/containers/" + restored + "/snapshots")
+	b.shows(".timeline", "Restored from the snapshot")
+	b.open(s.url + "/console/containers/" + fork + "/snapshots")
+	b.shows(".timeline", "Forked from")
 	b.open(s.url + "/console/snapshots")
+	checkHarmless(b, "snapshots", "main script, main img, main iframe, main style")
+	b.shows("td", "onerror")
 	b.click(`td[data-label=Delete] summary`)
 	b.click(`td[data-label=Delete] button`)
 	b.shows("main", "No snapshot yet")

@@ -115,6 +115,20 @@ func TestConsoleFiles(t *testing.T) {
 	}
 	b.open(at("/mnt/data/out/deep/a.txt"))
 	b.shows(".preview pre", "hello")
+	b.click(".preview details:has(#edited) summary")
+	b.run(chromedp.SendKeys(chromedp.CSS("#edited"), "edited <b>here</b>\n"))
+	b.click("button[value=save]")
+	b.shows(".preview pre", "edited <b>here</b>")
+	if out := s.in(id, "cat out/deep/a.txt"); !strings.Contains(out, "hello") || !strings.Contains(out, "edited <b>here</b>\n") || strings.Contains(out, "\r") {
+		t.Errorf("the edited file has %q", out)
+	}
+	b.click(".preview details:has(#edited) summary")
+	s.in(id, "echo other > out/deep/a.txt")
+	b.click("button[value=save]")
+	b.shows("h1", "Error 409") // it has changed since
+	if out := s.in(id, "cat out/deep/a.txt"); out != "other\n" {
+		t.Errorf("the file that has changed has %q", out)
+	}
 	b.open(at("/mnt/data/" + hostile))
 	b.shows(".preview pre", "window.pwned=1")
 	checkHarmless(b, "a text", `main script, main img, main iframe, main svg:not(.icon), main style, #item-x`)

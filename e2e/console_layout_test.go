@@ -85,6 +85,9 @@ func lists() (pages []consolePage) {
 		"traces", "storage", "snapshots", "webhooks", "usage", "audit?action=none", "responses/resp_none"} {
 		pages = append(pages, consolePage{path, path, ""})
 	}
+	for _, path := range nounLists {
+		pages = append(pages, consolePage{path, path, ""})
+	}
 	return pages
 }
 
@@ -117,9 +120,13 @@ func TestConsoleLayout(t *testing.T) {
 			t.Fatalf("%v: %s%s", err, out, errs)
 		}
 	}
+	s.snapshotNamed(named.ID, long)
 	hostile := append(lists(), consolePage{"", "containers/" + named.ID, ""},
+		consolePage{"", "containers/" + named.ID + "/snapshots", ""},
+		consolePage{"", "containers/" + named.ID + "/network", ""},
 		consolePage{"", "responses/" + asks.ID, ""}, consolePage{"", "responses?open=" + asks.ID, ""},
 		consolePage{"", "traces/trace_long", ""})
+	hostile = append(hostile, s.nouns(long[:100]+" "+attack[:100])...)
 	b.checkLayout(s, "hostile", hostile)
 	b.open(s.url + "/console/webhooks")
 	if links := evaluate[[]string](b, `[...document.querySelectorAll("table .main a")].map((a) => a.innerText)`); len(links) != 2 ||
@@ -135,6 +142,12 @@ func TestConsoleLayout(t *testing.T) {
 	b.checkLayout(s, "rich", tour(s, b))
 	b.checkLayout(s, "rich", operatorTour(s, b))
 	b.checkQuiet()
+}
+
+// snapshotNamed takes a snapshot of a container.
+func (s *server) snapshotNamed(container, name string) {
+	s.t.Helper()
+	s.create("containers/"+container+"/snapshots", map[string]any{"name": name[:60]})
 }
 
 // TestConsoleAttention approves a command on the first page, whose count and title say that something waits, and

@@ -110,3 +110,23 @@ func TestConsoleLongChain(t *testing.T) {
 		evaluate[float64](b, sorted+"[frames_.length >> 1]"),
 		evaluate[float64](b, sorted+"[Math.floor(frames_.length * .99)]"), evaluate[float64](b, "Math.max(...frames_)"))
 }
+
+// TestConsolePaint reports for every page how long its first paint and the server's part of it take.
+func TestConsolePaint(t *testing.T) {
+	longtest.Skip(t)
+	s := newServer(t)
+	b := newBrowser(t, 1280)
+	for _, page := range tour(s, b) {
+		var paints, answers []float64
+		for range 6 {
+			b.open(s.url + "/console/" + page.path)
+			b.until(`performance.getEntriesByName("first-contentful-paint").length > 0`)
+			paints = append(paints, evaluate[float64](b,
+				`performance.getEntriesByName("first-contentful-paint")[0].startTime`))
+			answers = append(answers, evaluate[float64](b, `performance.getEntriesByType("navigation")[0].responseEnd`))
+		}
+		// The first visit fills caches.
+		paints, answers = slices.Sorted(slices.Values(paints[1:])), slices.Sorted(slices.Values(answers[1:]))
+		t.Logf("| %s | %.0f | %.0f |", page.name, answers[2], paints[2])
+	}
+}

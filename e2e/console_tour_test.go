@@ -59,14 +59,15 @@ func tour(s *server, b *browser) []consolePage {
 	b.open(s.url + "/console/" + container)
 	b.run(chromedp.SendKeys(chromedp.CSS("#name"), "before the storm"))
 	b.click(`button[value="snapshot"]`)
-	b.shows("td", "before the storm")
+	b.shows(".timeline", "before the storm")
 
-	return []consolePage{
+	return append([]consolePage{
 		{"home", "", ""}, {"containers", "containers", ""}, {"container", container, ""}, {"files", container + "/files", ""},
 		{"file-table", container + "/files?path=/mnt/data/boats.csv", ""},
 		{"file-html", container + "/files?path=/mnt/data/tides.html", ""}, {"terminals", container + "/terminals", ""},
 		{"resources", container + "/resources",
 			`document.querySelector("#charts polyline").getAttribute("points").split(" ").length > 5`},
+		{"network", container + "/network", ""}, {"timeline", container + "/snapshots", ""},
 		{"ports", container + "/ports", ""}, {"snapshots", "snapshots", ""},
 		{"responses", "responses", ""}, {"response", "responses/" + last, ""},
 		{"response-first", "responses/" + first.ID, ""}, {"approval", "responses/" + asks.ID, ""},
@@ -75,7 +76,7 @@ func tour(s *server, b *browser) []consolePage {
 		{"storage", "storage", ""}, {"webhooks", "webhooks", ""}, {"webhook", strings.TrimPrefix(webhook, "/console/"),
 			""}, {"audit", "audit", ""},
 		{"unknown", "unknown", ""},
-	}
+	}, s.nouns("Harbour")...)
 }
 
 // operatorTour creates an admin key, with which the server requires keys from then on, signs in with it, and

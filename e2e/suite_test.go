@@ -39,7 +39,7 @@ var suites = []suite{
 		"TestClusterLimits", "TestClusterOnce", "TestClusterOutage", "TestClusterPaused", "TestClusterProof",
 		"TestClusterSandboxes", "TestClusterSocket", "TestClusterStreams", "TestClusterAssistant",
 		"TestClusterDivides", "TestClusterLoses", "TestCodeInterpreter", "TestHundredCells", "TestCodeCrash",
-		"TestConsoleAccessible", "TestConsoleLayout", "TestConsoleAttention", "TestConsoleNewPages", "TestConsoleKeyboard", "TestConsoleChains", "TestConsoleChainsOfOthers",
+		"TestConsoleAccessible", "TestConsoleLayout", "TestConsoleAttention", "TestConsoleNewPages", "TestConsoleNouns", "TestConsolePlayground", "TestConsoleFilm", "TestConsoleNounAttacks", "TestConsoleKeyboard", "TestConsoleChains", "TestConsoleChainsOfOthers",
 		"TestConsoleResources", "TestConsolePorts", "TestConsoleChange", "TestConsoleFiles",
 		"TestConsoleContainerAttacks", "TestConsoleApproval", "TestConsoleNew", "TestConsoleOtherModel",
 		"TestConsoleTime", "TestConsoleOperations", "TestConsoleAdmin", "TestConsoleScreenshots",
@@ -73,7 +73,7 @@ var suites = []suite{
 		"TestPodsMove", "TestPodsAgentMove",
 	}},
 	{"test-long", []string{
-		"TestARM64", "TestCanaryExpiry", "TestClusterUpgrade", "TestConsoleLongChain", "TestDemoAsUser",
+		"TestARM64", "TestCanaryExpiry", "TestClusterUpgrade", "TestConsoleLongChain", "TestConsolePaint", "TestDemoAsUser",
 		"TestContainersFillTheVolume", "TestE2BMany", "TestE2BManyTemplates", "TestFullTemplate", "TestDockerImage", "TestReleaseInstall", "TestReleaseRepositories", "TestRealModel",
 		"TestExpiredChain", "TestGuestIsStopped", "TestUpgrade",
 	}},

@@ -7,7 +7,7 @@ document.documentElement.classList.add("js");
 for (const followed of document.querySelectorAll("[data-events]")) {
   const source = new EventSource(followed.dataset.events);
   source.addEventListener("show", (event) => show(followed, event.data));
-  source.addEventListener("end", () => source.close());
+  source.addEventListener("end", () => { source.close(); showFilms(); });
 }
 
 function show(parent, html) {
@@ -33,6 +33,46 @@ function show(parent, html) {
     }
   }
   if (atEnd) root.scrollTop = root.scrollHeight;
+}
+
+// The screenshots of a response are also a film strip, each of which leads to its step.
+showFilms();
+
+function showFilms() {
+  for (const turn of document.querySelectorAll(".turn:not(:has(.film))")) {
+    const pictures = [...turn.querySelectorAll(".computer_call_output .picture")];
+    if (pictures.length < 2) continue;
+    const film = document.createElement("nav");
+    film.className = "film";
+    film.ariaLabel = "Screenshots";
+    pictures.forEach((picture, i) => {
+      const link = document.createElement("a");
+      link.href = `#${picture.closest(".item").id}`;
+      const small = new Image();
+      small.src = picture.src;
+      small.alt = `Screenshot ${i + 1} of ${pictures.length}`;
+      link.append(small);
+      film.append(link);
+    });
+    pictures[0].closest(".item").before(film);
+  }
+}
+
+// An element that changes is read again from its page, until the page no longer marks it.
+document.querySelectorAll("[data-refresh]").forEach((element) => refresh(element.id));
+
+function refresh(id) {
+  setTimeout(async () => {
+    if (document.hidden) return refresh(id);
+    const answer = await fetch(location.href).catch(() => undefined);
+    if (!answer) return refresh(id); // the server restarts
+    if (!answer.ok || answer.redirected) return;
+    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+    const fresh = page.getElementById(id);
+    if (!fresh) return;
+    show(document.body, fresh.outerHTML);
+    if ("refresh" in fresh.dataset) refresh(id);
+  }, 2000);
 }
 
 // Earlier responses of a chain are put above the others when the link to them comes near the view.
