@@ -25,7 +25,7 @@ type suite struct {
 var suites = []suite{
 	{"test", []string{
 		// Without a server.
-		"TestClientsTable", "TestDocsLinks", "TestDocsParse", "TestFillIn", "TestSnippets", "TestSuites",
+		"TestClientsTable", "TestDocsParse", "TestFillIn", "TestSnippets", "TestSuites",
 		"TestTroubleshooting", "TestWithoutPool",
 		// The smoke: one test of each subject.
 		"TestGo", "TestGoChat", "TestGoSocket", "TestCrash", "TestKeys", "TestPorts", "TestForkedChain",
@@ -62,7 +62,7 @@ var suites = []suite{
 		"TestStartKilled", "TestStopUnmountsVolumes", "TestStopAll", "TestStopRefuses", "TestBusyBox",
 		"TestTraces", "TestOrdinaryUser", "TestVendorComputer", "TestVendorComputerHosted", "TestVendorTools",
 		"TestVendors",
-		"TestDocs",
+		"TestDocs", "TestDocsAccessible", "TestDocsReading", "TestDocsSearch", "TestDocsSite", "TestDocsWithoutKey",
 	}},
 	{"test-clients", []string{
 		"TestClientsCodex", "TestClientsContinue", "TestClientsExamples", "TestClientsGo", "TestClientsMCP",

@@ -18,6 +18,8 @@ import (
 	east "github.com/yuin/goldmark/extension/ast"
 	"github.com/yuin/goldmark/renderer"
 	"github.com/yuin/goldmark/util"
+
+	"github.com/berth-run/berth/site/manual"
 )
 
 // A page is a rendered source.
@@ -186,6 +188,7 @@ func (nodes) RegisterFuncs(r renderer.NodeRendererFuncRegisterer) {
 	r.Register(ast.KindFencedCodeBlock, renderCode)
 	r.Register(ast.KindCodeBlock, renderCode)
 	r.Register(ast.KindImage, renderPicture)
+	r.Register(ast.KindCodeSpan, renderCodeSpan)
 	r.Register(east.KindTable, renderTable)
 	r.Register(ast.KindHTMLBlock, skip)
 	r.Register(ast.KindRawHTML, skip)
@@ -218,6 +221,21 @@ func renderCode(w util.BufWriter, src []byte, n ast.Node, entering bool) (ast.Wa
 	}
 	fmt.Fprintf(w, `<div class="code"><pre tabindex="0"><code>%s</code></pre></div>`+"\n",
 		highlight(language, string(n.Lines().Value(src))))
+	return ast.WalkSkipChildren, nil
+}
+
+// longCode is the number of characters from which code in a line may break.
+const longCode = 16
+
+func renderCodeSpan(w util.BufWriter, src []byte, n ast.Node, entering bool) (ast.WalkStatus, error) {
+	if entering {
+		text := plainText(n, src)
+		code := html.EscapeString(text)
+		if len(text) > longCode {
+			code = string(manual.Breakable(text))
+		}
+		_, _ = w.WriteString("<code>" + code + "</code>")
+	}
 	return ast.WalkSkipChildren, nil
 }
 

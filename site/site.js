@@ -66,7 +66,7 @@ if (headings.length) {
 // The search. Its index is a script that calls berthIndex, because pages that were opened as files can load no other data.
 const dialog = document.getElementById("find");
 const input = dialog.querySelector("input");
-const list = dialog.querySelector("ul");
+const list = document.getElementById("hits");
 const status = dialog.querySelector("[role=status]");
 let rows;
 let loading;
@@ -96,7 +96,7 @@ function find(query) {
     let score = 0;
     for (const { term, start, whole } of found) {
       let points = 0;
-      if (start.test(row.head)) points += row.head === term ? 40 : 16;
+      if (start.test(row.head)) points += (row.head === term ? 40 : 16) + (row.head === row.top ? 12 : 0);
       if (row.top !== row.head && start.test(row.top)) points += 8;
       if (start.test(row.low)) points += 2 + Math.min(6, row.low.match(whole)?.length ?? 0) * 40 / (40 + row.low.length / 50);
       if (!points) {
@@ -138,17 +138,15 @@ async function show() {
   const query = input.value.trim();
   const hits = find(query);
   list.replaceChildren(...hits.map((hit, i) => {
-    const item = document.createElement("li");
-    item.id = "hit" + i;
-    item.role = "option";
     const link = document.createElement("a");
+    link.id = "hit" + i;
+    link.setAttribute("role", "option");
     link.href = root + hit.address;
     link.tabIndex = -1;
     const title = document.createElement("b");
     title.textContent = hit.title === hit.page ? hit.page : hit.page + " › " + hit.title;
     link.append(title, snippet(hit));
-    item.append(link);
-    return item;
+    return link;
   }));
   status.textContent = !query ? "Words of a page, a setting, a route" : hits.length ? hits.length + (hits.length === 20 ? " best results" : hits.length === 1 ? " result" : " results") : "Nothing is found";
   input.setAttribute("aria-expanded", String(hits.length > 0));
@@ -184,7 +182,7 @@ input.addEventListener("keydown", (event) => {
   else if (event.key === "ArrowUp") choose(Math.max(i - 1, 0));
   else if (event.key === "Enter" && items[i]) {
     dialog.close();
-    items[i].querySelector("a").click();
+    items[i].click();
   } else return;
   event.preventDefault();
 });

@@ -155,7 +155,7 @@ var Imports = map[string][]string{
 		"internal/rule"},
 	"api/messages": {"", "api/exchange", "api/request", "batch", "engine", "files", "internal/rule", "journal", "model",
 		"skills", "tool"},
-	"api/envd":     {"", "api/exchange", "api/preview", "guest"},
+	"api/envd": {"", "api/exchange", "api/preview", "guest"},
 	"api/e2b": {"", "api/envd", "api/exchange", "api/preview", "cluster", "container", "container/build",
 		"container/deadline", "container/volume", "egress", "files", "guest", "guest/jupyter", "internal/conns",
 		"internal/rule", "secrets", "webhook"},

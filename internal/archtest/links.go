@@ -19,7 +19,8 @@ var (
 )
 
 // BrokenLinks returns the relative links in Markdown files below root that lead to
-// no file or to no heading of their file. Code and links to other sites are skipped.
+// no file or to no heading of their file, and the sections that a file has twice. Code and links to other sites are
+// skipped. Package site checks the links of the web pages that it makes of docs.
 func BrokenLinks(root string) ([]string, error) {
 	pages := map[string][]string{} // the lines of each page outside of code blocks
 	err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
@@ -42,7 +43,14 @@ func BrokenLinks(root string) ([]string, error) {
 	}
 	var broken []string
 	for page, lines := range pages {
+		sections := map[string]bool{}
 		for _, line := range lines {
+			if strings.HasPrefix(line, "## ") && path.Base(page) != "SKILL.md" {
+				if sections[line] {
+					broken = append(broken, fmt.Sprintf("%s has %q twice", page, line))
+				}
+				sections[line] = true
+			}
 			for _, m := range linkPattern.FindAllStringSubmatch(codePattern.ReplaceAllString(line, ""), -1) {
 				if problem := checkLink(pages, page, m[1]); problem != "" {
 					broken = append(broken, fmt.Sprintf("%s links to %s: %s", page, m[1], problem))

@@ -49,6 +49,7 @@ func New(text []byte, docs string) (*Manual, error) {
 func (m *Manual) parse(base string) (*template.Template, error) {
 	return template.New("page").Funcs(template.FuncMap{
 		"base": func() string { return base },
+		"code": Breakable,
 		"page": func(url string) string {
 			page, ok := strings.CutPrefix(url, m.docs)
 			if !ok {

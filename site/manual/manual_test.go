@@ -37,7 +37,7 @@ func TestPages(t *testing.T) {
 		}
 	}
 	for path, want := range map[string]string{
-		"index.html":                       "/v1/responses/{response_id}/cancel",
+		"index.html":                       "/<wbr>v1/<wbr>responses/<wbr>{response_id}/<wbr>cancel",
 		"containers.html":                  "Create a container",
 		"schemas/CreateContainerBody.html": "berth",
 	} {
@@ -59,5 +59,14 @@ func TestUnknownPages(t *testing.T) {
 func TestBrokenDocument(t *testing.T) {
 	if _, err := New([]byte("{"), ""); err == nil {
 		t.Error("a document that is no JSON has a manual")
+	}
+}
+
+func TestBreakable(t *testing.T) {
+	for text, want := range map[string]string{"/v1/a": "/<wbr>v1/<wbr>a", "a.b_c=<d>": "a.<wbr>b_c=<wbr>&lt;d&gt;", "https://x": "https://<wbr>x",
+		"a/": "a/", "": ""} {
+		if got := Breakable(text); string(got) != want {
+			t.Errorf("%q: got %s, want %s", text, got, want)
+		}
 	}
 }

@@ -2,6 +2,8 @@ package manual
 
 import (
 	"encoding/json"
+	"html"
+	"html/template"
 	"strings"
 )
 
@@ -15,4 +17,20 @@ func oneOf(values []any) string {
 		}
 	}
 	return strings.Join(texts, " or ")
+}
+
+// Breakable returns the text of code as HTML that a line may break after marks such as / and =, and not inside a word.
+func Breakable(text string) template.HTML {
+	const marks = "/.=:,(|&?"
+	var b strings.Builder
+	after := false
+	for _, r := range text {
+		mark := strings.ContainsRune(marks, r)
+		if after && !mark {
+			b.WriteString("<wbr>")
+		}
+		b.WriteString(html.EscapeString(string(r)))
+		after = mark
+	}
+	return template.HTML(b.String())
 }
