@@ -82,13 +82,13 @@ func (s *Site) render(source string) (*page, error) {
 			n.Destination = []byte(s.address(source, string(n.Destination)))
 		case *ast.HTMLBlock, *ast.RawHTML:
 			if raw := strings.TrimSpace(rawText(n, src)); !strings.HasPrefix(raw, "<!--") {
-				return ast.WalkStop, fmt.Errorf("%s has HTML, which is not shown: %s", source, raw)
+				return ast.WalkStop, fmt.Errorf("it has HTML, which is not shown: %s", raw)
 			}
 		}
 		return ast.WalkContinue, nil
 	})
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("render %s: %w", source, err)
 	}
 	p.split(doc, src)
 	var b bytes.Buffer

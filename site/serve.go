@@ -6,6 +6,7 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // policy lets a page load files of this server and nothing else.
@@ -27,7 +28,9 @@ type Handler struct {
 }
 
 // NewHandler returns the handler of a site, which it makes at the first request.
-func NewHandler(prefix string, o Options) *Handler { return &Handler{prefix, Lazy(o)} }
+func NewHandler(prefix string, o Options) *Handler {
+	return &Handler{prefix, sync.OnceValues(func() (*Site, error) { return New(o) })}
+}
 
 // ServeHTTP serves the file whose path is the path value "path". It redirects a path without an extension, and one of
 // the API's reference that lacks its directory, to the page.

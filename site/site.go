@@ -16,7 +16,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/site/manual"
@@ -66,11 +65,6 @@ func New(o Options) (*Site, error) {
 		return nil, err
 	}
 	return s, s.list()
-}
-
-// Lazy returns a function that makes the site when it is called first.
-func Lazy(o Options) func() (*Site, error) {
-	return sync.OnceValues(func() (*Site, error) { return New(o) })
 }
 
 // list fills in the files.

@@ -47,7 +47,7 @@ func New(text []byte, docs string) (*Manual, error) {
 
 // parse returns the templates of the pages in a directory from which base leads to the manual.
 func (m *Manual) parse(base string) (*template.Template, error) {
-	return template.New("page").Funcs(template.FuncMap{
+	t, err := template.New("page").Funcs(template.FuncMap{
 		"base": func() string { return base },
 		"code": Breakable,
 		"page": func(url string) string {
@@ -58,6 +58,10 @@ func (m *Manual) parse(base string) (*template.Template, error) {
 			return base + "../" + strings.Replace(page, ".md", ".html", 1)
 		},
 	}).Parse(layout)
+	if err != nil {
+		return nil, fmt.Errorf("parse the templates: %w", err)
+	}
+	return t, nil
 }
 
 // Sections returns the overview and the pages of the tags.
