@@ -10,7 +10,6 @@ import (
 	"github.com/berth-run/berth/api/exchange"
 	"github.com/berth-run/berth/internal/rule"
 	"github.com/berth-run/berth/project"
-	"github.com/berth-run/berth/store"
 )
 
 // admin serves the administration of projects and keys, for admin keys.
@@ -181,7 +180,7 @@ func (h *admin) revoke(r *http.Request, c berth.Caller, p berth.ProjectID) (bert
 	case errors.Is(err, project.ErrLastKey):
 		return "", berth.Errorf(berth.CodeConflict,
 			"API key '%s' is the last key of this server. Create another key first.", k.ID)
-	case errors.Is(err, store.ErrNotFound):
+	case errors.Is(err, berth.ErrNotFound):
 		return "", berth.NotFound("API key", k.ID)
 	}
 	return k.ID, err

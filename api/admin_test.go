@@ -15,7 +15,6 @@ import (
 	"github.com/berth-run/berth/api"
 	"github.com/berth-run/berth/audit"
 	"github.com/berth-run/berth/project"
-	"github.com/berth-run/berth/store"
 )
 
 // administered starts a server with an admin key, and limits that projects may have.
@@ -201,7 +200,7 @@ func TestAdministrationIsRecorded(t *testing.T) {
 	t.Parallel()
 	var record memoryRecord
 	h := newHouse(t, func(o *api.Options) {
-		o.Projects = project.New(project.Options{Objects: o.Store.Objects, Keys: o.Store.Objects.(store.Keys), Audit: &record})
+		o.Projects = project.New(project.Options{Objects: storeOf(o), Keys: storeOf(o), Audit: &record})
 	})
 	h.key("sk-admin", berth.AdminProject)
 	admin := h.call(200, "GET", "/v1/organization/admin_api_keys", nil).at("data", 0, "id").(string)

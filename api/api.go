@@ -34,14 +34,14 @@ import (
 	"github.com/berth-run/berth/engine"
 	"github.com/berth-run/berth/files"
 	"github.com/berth-run/berth/files/uploads"
-	"github.com/berth-run/berth/idempotency"
 	"github.com/berth-run/berth/journal"
 	"github.com/berth-run/berth/project"
 	"github.com/berth-run/berth/prompts"
+	"github.com/berth-run/berth/responses"
 	"github.com/berth-run/berth/skills"
-	"github.com/berth-run/berth/store"
 	"github.com/berth-run/berth/threads"
 	"github.com/berth-run/berth/traces"
+	"github.com/berth-run/berth/usage"
 	"github.com/berth-run/berth/vectorstore"
 	"github.com/berth-run/berth/webhook"
 )
@@ -274,8 +274,8 @@ func (h *handlers) keyless() []exchange.Route {
 
 // Options are the parts of an API. Those without a default are required.
 type Options struct {
-	Exchange exchange.Options // New sets Repeats and Secrets
-	Store    Store
+	Exchange exchange.Options // New sets Secrets
+	Rooms    Rooms
 	Engine   *engine.Engine
 	Journal  *journal.Journal // the engine's journal
 
@@ -313,11 +313,15 @@ type Options struct {
 	Now    func() time.Time // the clock for the expiry of thread runs and links; default time.Now
 }
 
-// Store is the part of the store that the API uses directly.
-type Store struct {
-	Responses store.Responses
-	Objects   store.Objects
-	Usages    store.Usages
+// Rooms store what the API's own handlers serve. All are required.
+type Rooms struct {
+	Responses     *responses.Store
+	Conversations *conversations.Store
+	Prompts       *prompts.Store
+	Completions   *completions.Store
+	Threads       *threads.Service
+	Traces        *traces.Store
+	Usage         *usage.Reader
 }
 
 // ModelOptions configure the listing of models, upstreams and costs.
@@ -355,7 +359,7 @@ type Models interface {
 
 // handlers holds the handlers by noun, and the doors: the handlers in packages of their own.
 type handlers struct {
-	responses     *responses
+	responses     *storedResponses
 	conversations *storedConversations
 	bundles       *bundles
 	forwards      *forwards
@@ -370,7 +374,7 @@ type handlers struct {
 	prompts       *storedPrompts
 	vectorStores  *vectorStores
 	webhooks      *webhooks
-	usage         *usage
+	usage         *usagePages
 	spend         *spend
 	admin         *admin
 	models        *models
@@ -395,7 +399,6 @@ func New(opts Options) http.Handler {
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
-	opts.Exchange.Repeats = idempotency.New(opts.Store.Objects)
 	opts.Exchange.Secrets = []string{preview.LinkPath, e2b.UploadPath}
 	ex := exchange.New(opts.Exchange)
 	h := newHandlers(opts, ex)
@@ -430,16 +433,13 @@ func (h *handlers) table(opts Options, itself http.Handler) []exchange.Route {
 // newHandlers returns the handlers, each with the services that it needs.
 func newHandlers(o Options, ex *exchange.Server) *handlers {
 	rules := request.New(o.Engine.Tools)
-	prompts := &storedPrompts{rules, prompts.New(o.Store.Objects)}
-	responses := &responses{o.Engine, rules, o.Journal, o.Store.Responses, prompts}
-	runs := threads.New(threads.Options{Objects: o.Store.Objects, Responses: o.Store.Responses, Engine: o.Engine,
-		Journal: o.Journal, Files: o.Files, ContainerFiles: containerFiles{o.Containers}, VectorStores: o.VectorStores,
-		Log: o.Exchange.Log, Now: o.Now})
+	prompts := &storedPrompts{rules, o.Rooms.Prompts}
+	responses := &storedResponses{o.Engine, rules, o.Journal, o.Rooms.Responses, prompts}
 	ports := preview.NewDoor(preview.Options{Exchange: ex, Containers: o.Containers, Box: o.Preview.Seal,
 		Domain: o.Preview.Domain, Now: o.Now})
 	return &handlers{
 		responses:     responses,
-		conversations: &storedConversations{o.Engine, rules, conversations.New(o.Engine, o.Store.Objects)},
+		conversations: &storedConversations{o.Engine, rules, o.Rooms.Conversations},
 		bundles:       &bundles{o.Bundles},
 		forwards:      &forwards{o.Engine},
 		batches:       &batches{o.Batches},
@@ -453,20 +453,20 @@ func newHandlers(o Options, ex *exchange.Server) *handlers {
 		prompts:       prompts,
 		vectorStores:  &vectorStores{o.VectorStores},
 		webhooks:      &webhooks{o.Webhooks},
-		usage:         &usage{o.Store.Usages, o.Models.Currency},
+		usage:         &usagePages{o.Rooms.Usage, o.Models.Currency},
 		spend:         &spend{o.Exchange.Quota, o.Models.Currency, o.Models.Priced},
 		admin:         &admin{o.Projects},
 		record:        &record{o.Audit},
-		traces:        &storedTraces{traces.New(o.Store.Objects)},
+		traces:        &storedTraces{o.Rooms.Traces},
 		models:        &models{o.Models.Models, o.Models.Upstreams},
 		health:        &health{build: o.Build, ready: o.Ready, console: o.Console != nil, state: o.Status},
 
-		chat: chat.New(chat.Options{Engine: o.Engine, Journal: o.Journal, Completions: completions.New(o.Store.Objects),
+		chat: chat.New(chat.Options{Engine: o.Engine, Journal: o.Journal, Completions: o.Rooms.Completions,
 			Version: o.Build.Version}),
 		messages: newMessages(o),
 		socket: socket.New(socket.Options{Exchange: ex, Journal: o.Journal, Rules: rules, Life: o.SocketLife,
 			Create: responses.start}),
-		assistants: assistants.NewDoor(runs),
+		assistants: assistants.NewDoor(o.Rooms.Threads),
 		ports:      ports,
 		mcp:        newMCP(o, ports),
 	}

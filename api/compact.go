@@ -8,7 +8,7 @@ import (
 )
 
 // compact serves POST /v1/responses/compact.
-func (h *responses) compact(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+func (h *storedResponses) compact(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	var req berth.ResponseRequest
 	if err := x.Decode(r, h.rules.Compact, &req); err != nil {
 		return err

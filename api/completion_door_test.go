@@ -19,6 +19,7 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api"
+	"github.com/berth-run/berth/completions"
 	"github.com/berth-run/berth/model"
 	"github.com/berth-run/berth/store"
 )
@@ -268,7 +269,7 @@ func TestCompletionIsSavedBeforeItIsSent(t *testing.T) {
 	m := &playedModel{turns: [][]any{turn(model.Text{Text: "a"}, stopped)}}
 	full := errors.New("the disk is full")
 	h := newHouse(t, func(o *api.Options) {
-		o.Store.Objects = brokenObjects{o.Store.Objects, full}
+		o.Rooms.Completions = completions.New(brokenObjects{storeOf(o), full})
 	}, model.Rule{Match: "played", Provider: m})
 	h.call(500, "POST", "/v1/chat/completions", `{`+asking+`,"store":true}`)
 	_, body := h.complete(asking + `,"store":true,"stream":true`)

@@ -1,8 +1,6 @@
 package api
 
 import (
-	"context"
-	"io"
 	"log/slog"
 	"maps"
 	"math"
@@ -16,15 +14,6 @@ import (
 	"github.com/berth-run/berth/files"
 	"github.com/berth-run/berth/internal/rule"
 )
-
-// containerFiles opens files of containers for runs of assistants.
-type containerFiles struct{ service *container.Service }
-
-// Open implements assistants.ContainerFiles.
-func (f containerFiles) Open(ctx context.Context, p berth.ProjectID, id berth.ContainerID,
-	file berth.CFileID) (io.ReadCloser, *berth.ContainerFile, error) {
-	return f.service.Files().Open(ctx, p, id, file)
-}
 
 // containers serves containers, their files, logs and ports.
 type containers struct {

@@ -6,7 +6,7 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/exchange"
-	"github.com/berth-run/berth/store"
+	"github.com/berth-run/berth/usage"
 )
 
 // costsResult is the cost of a group. Models without a price count as free.
@@ -22,19 +22,14 @@ type costsResult struct {
 
 // costs serves GET /v1/organization/costs: the cost of turns according to the price table
 // of the configuration. A key sees its own project only.
-func (h *usage) costs(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	return h.answer(x, r, c, store.UsageUpstream, []string{"project_id", "line_item", "api_key_id"},
-		func(group []string, used []*store.Usage) any {
-			res := &costsResult{Object: "organization.costs.result", ProjectID: exchange.OrNull(group[0]),
-				APIKeyID: exchange.OrNull(group[1]), LineItem: exchange.OrNull(group[2])}
-			res.Amount.Currency = cmp.Or(h.currency, "usd")
-			var tokens int64
-			for _, of := range used {
-				res.Amount.Value += of.Cost
-				tokens += of.InputTokens + of.OutputTokens
-			}
+func (h *usagePages) costs(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	return h.answer(x, r, c, usage.Upstreams, []string{usage.ByProject, usage.ByLineItem, usage.ByKey},
+		func(of *usage.Group) any {
+			res := &costsResult{Object: "organization.costs.result", ProjectID: exchange.OrNull(of.Project),
+				APIKeyID: exchange.OrNull(of.Key), LineItem: exchange.OrNull(of.Name),
+				Amount: berth.Cost{Value: of.Cost, Currency: cmp.Or(h.currency, "usd")}}
 			if res.LineItem != nil {
-				res.Quantity, res.QuantityUnit = &tokens, exchange.OrNull("tokens")
+				res.Quantity, res.QuantityUnit = new(of.InputTokens+of.OutputTokens), exchange.OrNull("tokens")
 			}
 			return res
 		})

@@ -114,7 +114,7 @@ func (f *failingObjects) CreateObjects(ctx context.Context, p berth.ProjectID, o
 func newEventHouse(t *testing.T) *eventHouse {
 	h := &eventHouse{}
 	h.house = newHouse(t, func(o *api.Options) {
-		h.hooks, h.store = o.Webhooks, &failingObjects{Objects: o.Store.Objects}
+		h.hooks, h.store = o.Webhooks, &failingObjects{Objects: storeOf(o)}
 		h.serve(t, o)
 		h.opts = *o
 	})

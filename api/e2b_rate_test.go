@@ -11,7 +11,6 @@ import (
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api"
 	"github.com/berth-run/berth/project"
-	"github.com/berth-run/berth/store"
 )
 
 // What a client changes with a token counts towards the rate of its project; input and reads do not.
@@ -19,7 +18,7 @@ func TestSandboxRate(t *testing.T) {
 	var stop context.CancelFunc
 	const rate = 4 // for the sandbox, the template, the volume and one more
 	h := newHouse(t, func(o *api.Options) {
-		st := o.Store.Objects.(store.Store)
+		st := storeOf(o)
 		o.Exchange.Quota = project.NewQuota(project.QuotaOptions{Objects: st, Usages: st,
 			Limits: map[berth.ProjectID]berth.Limits{"proj_mine": {RequestsPerMinute: number(rate)}}})
 		withSandboxes(t, &stop)(o)

@@ -40,7 +40,7 @@ type sandboxParts struct {
 func withSandboxOptions(t *testing.T, stop *context.CancelFunc, change func(*sandboxParts)) func(*api.Options) {
 	return func(o *api.Options) {
 		log := slog.New(slog.NewTextHandler(t.Output(), nil))
-		parts := &sandboxParts{objects: o.Store.Objects, Options: e2b.Options{Containers: o.Containers,
+		parts := &sandboxParts{objects: storeOf(o), Options: e2b.Options{Containers: o.Containers,
 			Files: o.Files, Volumes: o.Volumes, Webhooks: o.Webhooks,
 			Secret:  func() [32]byte { return [32]byte{1} },
 			MaxIdle: time.Hour, CPU: 2, Disk: 1 << 30, Domain: o.Preview.Domain, Keys: o.Exchange.Keys,

@@ -15,7 +15,6 @@ import (
 	"github.com/berth-run/berth/internal/rule"
 	"github.com/berth-run/berth/model"
 	"github.com/berth-run/berth/model/embedding"
-	"github.com/berth-run/berth/store"
 )
 
 // forwards serves the endpoints that are passed to the upstream of a model. The upstream
@@ -60,7 +59,7 @@ func (h *forwards) embeddings(x *exchange.Exchange, r *http.Request, c berth.Cal
 	if err != nil {
 		return err
 	}
-	req := engine.ForwardRequest{Usage: store.UsageEmbedding,
+	req := engine.ForwardRequest{Usage: engine.UsageEmbedding,
 		Forwarded: model.Forwarded{Endpoint: "embeddings", Fields: fields}}
 	format, dimensions := "", 0
 	for name, to := range map[string]any{"model": &req.Model, "encoding_format": &format, "dimensions": &dimensions} {
@@ -109,7 +108,7 @@ func (h *forwards) moderations(x *exchange.Exchange, r *http.Request, c berth.Ca
 	if err != nil {
 		return err
 	}
-	req := engine.ForwardRequest{Model: defaultModeration, Usage: store.UsageModeration,
+	req := engine.ForwardRequest{Model: defaultModeration, Usage: engine.UsageModeration,
 		Forwarded: model.Forwarded{Endpoint: "moderations", Fields: fields}}
 	if raw := fields["model"]; raw != nil {
 		if err := json.Unmarshal(raw, &req.Model); err != nil {

@@ -358,7 +358,7 @@ func TestEmbeddingLimits(t *testing.T) {
 	t.Parallel()
 	s := newEmbedServer(t, &embedServer{})
 	h := newHouse(t, func(o *api.Options) {
-		o.Exchange.Quota = project.NewQuota(project.QuotaOptions{Objects: o.Store.Objects, Usages: o.Store.Usages,
+		o.Exchange.Quota = project.NewQuota(project.QuotaOptions{Objects: storeOf(o), Usages: storeOf(o),
 			Limits: map[berth.ProjectID]berth.Limits{"": {RequestsPerMinute: new(int64(2))}}})
 	}, s.rule(t, "embed"))
 	h.engine.Quota = h.opts.Exchange.Quota

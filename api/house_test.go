@@ -30,31 +30,39 @@ import (
 	"github.com/berth-run/berth/batch"
 	"github.com/berth-run/berth/blob/blobtest"
 	"github.com/berth-run/berth/bundle"
+	"github.com/berth-run/berth/completions"
 	"github.com/berth-run/berth/container"
 	"github.com/berth-run/berth/container/command"
 	"github.com/berth-run/berth/container/session"
 	"github.com/berth-run/berth/container/snapshot"
 	"github.com/berth-run/berth/container/volume"
+	"github.com/berth-run/berth/conversations"
 	"github.com/berth-run/berth/download"
 	"github.com/berth-run/berth/egress"
 	"github.com/berth-run/berth/engine"
 	"github.com/berth-run/berth/files"
 	largefiles "github.com/berth-run/berth/files/uploads"
 	guestserver "github.com/berth-run/berth/guest/server"
+	"github.com/berth-run/berth/idempotency"
 	"github.com/berth-run/berth/internal/seal"
 	"github.com/berth-run/berth/internal/sse"
 	"github.com/berth-run/berth/journal"
 	"github.com/berth-run/berth/model"
 	"github.com/berth-run/berth/model/scripted"
 	"github.com/berth-run/berth/project"
+	"github.com/berth-run/berth/prompts"
+	"github.com/berth-run/berth/responses"
 	"github.com/berth-run/berth/sandbox"
 	"github.com/berth-run/berth/skills"
 	"github.com/berth-run/berth/store"
 	"github.com/berth-run/berth/store/sqlite"
+	"github.com/berth-run/berth/threads"
 	"github.com/berth-run/berth/tool"
 	"github.com/berth-run/berth/tool/mcp"
 	"github.com/berth-run/berth/tool/standard"
 	"github.com/berth-run/berth/tool/websearch"
+	"github.com/berth-run/berth/traces"
+	"github.com/berth-run/berth/usage"
 	"github.com/berth-run/berth/vectorstore"
 	"github.com/berth-run/berth/webhook"
 )
@@ -82,6 +90,16 @@ var own = sync.OnceValue(func() *contract.Document {
 	}
 	return doc
 })
+
+// storeOf returns the store of a house that is being built.
+func storeOf(o *api.Options) store.Store { return o.Exchange.Keys.(store.Store) }
+
+// setThreads sets the threads of a house that is being built. Nil is the clock of the system.
+func setThreads(o *api.Options, now func() time.Time) {
+	o.Rooms.Threads = threads.New(threads.Options{Objects: storeOf(o), Responses: storeOf(o), Engine: o.Engine,
+		Journal: o.Journal, Files: o.Files, ContainerFiles: o.Containers.Files(), VectorStores: o.VectorStores,
+		Log: o.Exchange.Log, Now: now})
+}
 
 // newHouse starts a server. change may change the API's options; rules add models.
 func newHouse(t *testing.T, change func(*api.Options), rules ...model.Rule) *house {
@@ -167,8 +185,10 @@ func newHouseWith(t *testing.T, kinds []tool.Kind, change func(*api.Options), ru
 				Markdown: markdownOf, Text: readPage, Log: log}}), kinds...)...),
 		Files: uploads, Fetcher: letters{}, Owner: "test", Log: log})
 	events.AtEnd(hooks.AtEnd)
-	opts = api.Options{Exchange: exchange.Options{Keys: st, Log: log},
-		Store: api.Store{Responses: st, Objects: st, Usages: st}, Models: api.ModelOptions{Models: models},
+	opts = api.Options{Exchange: exchange.Options{Keys: st, Repeats: idempotency.New(st), Log: log},
+		Rooms: api.Rooms{Responses: responses.New(st), Conversations: conversations.New(h.engine, st),
+			Prompts: prompts.New(st), Completions: completions.New(st), Traces: traces.New(st), Usage: usage.New(st)},
+		Models: api.ModelOptions{Models: models},
 		Engine: h.engine, Journal: events, Webhooks: hooks, Files: uploads, Uploads: large, Skills: stored,
 		Batches: jobs, Containers: keeper, Snapshots: snapshots, Volumes: volumes, VectorStores: vectors,
 		Projects: project.New(project.Options{Objects: st, Keys: st, Audit: record}),
@@ -182,6 +202,7 @@ func newHouseWith(t *testing.T, kinds []tool.Kind, change func(*api.Options), ru
 		Preview: api.PreviewOptions{Seal: seal.New([32]byte{1})}, Build: berth.Build{Version: "1"},
 		MCP: api.MCPOptions{Sessions: session.New(session.Options{Containers: keeper, Log: log, Snapshots: true}),
 			Commands: command.New(command.Options{Containers: keeper.Access()})}}
+	setThreads(&opts, nil)
 	if change != nil {
 		change(&opts)
 	}

@@ -8,7 +8,7 @@ import (
 )
 
 // countTokens serves POST /v1/responses/input_tokens.
-func (h *responses) countTokens(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+func (h *storedResponses) countTokens(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	var req berth.ResponseRequest
 	if err := x.Decode(r, h.rules.InputTokens, &req); err != nil {
 		return err

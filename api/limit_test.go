@@ -13,7 +13,6 @@ import (
 	largefiles "github.com/berth-run/berth/files/uploads"
 	"github.com/berth-run/berth/project"
 	"github.com/berth-run/berth/skills"
-	"github.com/berth-run/berth/store"
 )
 
 func number(n int64) *int64 { return &n }
@@ -22,7 +21,7 @@ func number(n int64) *int64 { return &n }
 func limited(t *testing.T, limits map[berth.ProjectID]berth.Limits) *house {
 	t.Helper()
 	return newHouse(t, func(o *api.Options) {
-		st := o.Store.Objects.(store.Store)
+		st := storeOf(o)
 		q := project.NewQuota(project.QuotaOptions{Objects: st,
 			Sizes: []project.Size{st.FileBytes, st.StoredBytes, func(ctx context.Context, p berth.ProjectID) (int64,
 				error) {

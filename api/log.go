@@ -6,7 +6,6 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/exchange"
-	"github.com/berth-run/berth/store"
 )
 
 // listLogs serves GET /v1/containers/{container}/logs: the commands that ran in the
@@ -44,7 +43,7 @@ type logEvent struct {
 // followLogs streams a container's log. It returns an error before the stream if the
 // container does not exist.
 func (h *containers) followLogs(x *exchange.Exchange, r *http.Request, c berth.Caller, after int64) error {
-	if _, _, err := h.service.Logs().List(r.Context(), c.Project, containerID(r), store.Page{Limit: 1}); err != nil {
+	if _, _, err := h.service.Logs().List(r.Context(), c.Project, containerID(r), berth.Page{Limit: 1}); err != nil {
 		return err
 	}
 	out, ctx := x.Stream(r, false)

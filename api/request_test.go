@@ -26,7 +26,7 @@ var rules = request.New(tool.NewRegistry(standard.Kinds(standard.Options{})...))
 func decode(body string) (req *berth.ResponseRequest, err error) {
 	err = decoded(httptest.NewRequest("POST", "/v1/responses", strings.NewReader(body)),
 		exchange.Limits{MaxBody: 1 << 20}, func(x *exchange.Exchange, r *http.Request) (err error) {
-			req, err = (&responses{rules: rules}).decode(x, r)
+			req, err = (&storedResponses{rules: rules}).decode(x, r)
 			return err
 		})
 	return req, err

@@ -15,21 +15,21 @@ import (
 	"github.com/berth-run/berth/engine"
 	"github.com/berth-run/berth/internal/jsonscan"
 	"github.com/berth-run/berth/journal"
-	"github.com/berth-run/berth/store"
+	"github.com/berth-run/berth/responses"
 )
 
-// responses serves responses.
-type responses struct {
+// storedResponses serves responses.
+type storedResponses struct {
 	engine  *engine.Engine
 	rules   *request.Rules
 	journal *journal.Journal
-	store   store.Responses
+	store   *responses.Store
 	prompts *storedPrompts
 }
 
 // create serves POST /v1/responses. The run of a foreground response is cancelled with the
 // request's context, so it ends if the client disconnects.
-func (h *responses) create(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+func (h *storedResponses) create(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	req, err := h.decode(x, r)
 	if err != nil {
 		return err
@@ -52,7 +52,7 @@ func (h *responses) create(x *exchange.Exchange, r *http.Request, c berth.Caller
 }
 
 // decode reads the body of POST /v1/responses and completes its input items.
-func (h *responses) decode(x *exchange.Exchange, r *http.Request) (*berth.ResponseRequest, error) {
+func (h *storedResponses) decode(x *exchange.Exchange, r *http.Request) (*berth.ResponseRequest, error) {
 	var req berth.ResponseRequest
 	if err := x.Decode(r, h.rules.Create, &req); err != nil {
 		return nil, err
@@ -61,7 +61,7 @@ func (h *responses) decode(x *exchange.Exchange, r *http.Request) (*berth.Respon
 }
 
 // start creates a response for a complete request from a POST or a WebSocket.
-func (h *responses) start(ctx context.Context, c berth.Caller, req *berth.ResponseRequest,
+func (h *storedResponses) start(ctx context.Context, c berth.Caller, req *berth.ResponseRequest,
 	options ...engine.Option) (*berth.Response, error) {
 	if err := h.inherit(ctx, c.Project, req); err != nil {
 		return nil, err
@@ -73,12 +73,12 @@ func (h *responses) start(ctx context.Context, c berth.Caller, req *berth.Respon
 }
 
 // inherit completes a request that inherits the fields of its previous response's request.
-func (h *responses) inherit(ctx context.Context, p berth.ProjectID, req *berth.ResponseRequest) error {
+func (h *storedResponses) inherit(ctx context.Context, p berth.ProjectID, req *berth.ResponseRequest) error {
 	if req.Berth == nil || !req.Berth.Inherit {
 		return nil
 	}
-	rec, err := h.store.GetResponse(ctx, p, req.PreviousResponseID)
-	if errors.Is(err, store.ErrNotFound) || err == nil && !rec.Body.Store {
+	previous, err := h.store.Request(ctx, p, req.PreviousResponseID)
+	if errors.Is(err, berth.ErrNotFound) {
 		return &berth.Error{Code: berth.CodeInvalid, Param: "previous_response_id", Wire: "previous_response_not_found",
 			Message: fmt.Sprintf("Previous response with id '%s' not found. 'berth.inherit' needs one that is stored.",
 				req.PreviousResponseID)}
@@ -86,14 +86,14 @@ func (h *responses) inherit(ctx context.Context, p berth.ProjectID, req *berth.R
 	if err != nil {
 		return err
 	}
-	return request.Inherit(req, rec.Request)
+	return request.Inherit(req, previous)
 }
 
 // final waits for the end of a response and calls answer with its object. If the response
 // failed before it made any call, final returns the failure as an error, as OpenAI does,
 // and clients retry. A response that has made calls is not an error: a retry would repeat
 // them.
-func (h *responses) final(ctx context.Context, p berth.ProjectID, id berth.ResponseID,
+func (h *storedResponses) final(ctx context.Context, p berth.ProjectID, id berth.ResponseID,
 	answer func(json.RawMessage) error) error {
 	var failure berth.Event
 	for ev, err := range h.journal.Follow(ctx, p, id, -1) {
@@ -129,8 +129,8 @@ func (h *responses) final(ctx context.Context, p berth.ProjectID, id berth.Respo
 
 // stream streams the events of a response after a sequence number until its end, at the
 // client's pace. It sends errors as an error event; its own error is only logged.
-func (h *responses) stream(x *exchange.Exchange, r *http.Request, p berth.ProjectID, id berth.ResponseID, after int64,
-	obfuscate bool) error {
+func (h *storedResponses) stream(x *exchange.Exchange, r *http.Request, p berth.ProjectID, id berth.ResponseID,
+	after int64, obfuscate bool) error {
 	out, ctx := x.Stream(r, obfuscate)
 	defer out.Close()
 	for events, err := range h.journal.FollowPages(ctx, p, id, after) {
@@ -156,7 +156,7 @@ func isAction(it berth.Item) bool {
 
 // get serves GET /v1/responses/{response}: the current object or, with stream=true, all
 // events after starting_after.
-func (h *responses) get(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+func (h *storedResponses) get(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	q := exchange.NewQuery(r)
 	q.List("include", request.Includable)
 	stream := q.Boolean("stream", streamInBody(r))
@@ -170,25 +170,13 @@ func (h *responses) get(x *exchange.Exchange, r *http.Request, c berth.Caller) e
 			"The 'starting_after' parameter is only allowed when 'stream' is enabled.")
 	}
 	id := berth.ResponseID(r.PathValue("response"))
-	state, err := h.store.ResponseState(r.Context(), c.Project, id)
-	if errors.Is(err, store.ErrNotFound) {
-		return exchange.ResponseNotFound(id)
-	}
-	if err != nil {
+	if err := h.store.Check(r.Context(), c.Project, id); err != nil {
 		return err
-	}
-	if !state.Stored {
-		if _, err := h.find(r, c); err != nil {
-			return err
-		}
 	}
 	if stream {
 		return h.stream(x, r, c.Project, id, after, obfuscate)
 	}
-	pieces, err := h.store.ReadResponse(r.Context(), c.Project, id)
-	if errors.Is(err, store.ErrNotFound) {
-		return exchange.ResponseNotFound(id)
-	}
+	pieces, err := h.store.Read(r.Context(), c.Project, id)
 	if err != nil {
 		return err
 	}
@@ -203,20 +191,9 @@ func streamInBody(r *http.Request) bool {
 	return exchange.IsJSON(r) && json.NewDecoder(io.LimitReader(r.Body, 4<<10)).Decode(&body) == nil && body.Stream
 }
 
-// find returns the response of the request's path. A response with store: false is
-// visible only to the request that created it, unless it runs in the background.
-func (h *responses) find(r *http.Request, c berth.Caller) (*store.Response, error) {
-	id := berth.ResponseID(r.PathValue("response"))
-	rec, err := h.store.GetResponse(r.Context(), c.Project, id)
-	if errors.Is(err, store.ErrNotFound) || err == nil && !rec.Body.Visible() {
-		return nil, exchange.ResponseNotFound(id)
-	}
-	return rec, err
-}
-
 // cancel serves POST /v1/responses/{response}/cancel.
-func (h *responses) cancel(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	rec, err := h.find(r, c)
+func (h *storedResponses) cancel(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	rec, err := h.store.Get(r.Context(), c.Project, berth.ResponseID(r.PathValue("response")))
 	if err != nil {
 		return err
 	}
@@ -231,7 +208,7 @@ func (h *responses) cancel(x *exchange.Exchange, r *http.Request, c berth.Caller
 }
 
 // delete serves DELETE /v1/responses/{response}.
-func (h *responses) delete(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+func (h *storedResponses) delete(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	id := berth.ResponseID(r.PathValue("response"))
 	if err := h.engine.Delete(r.Context(), c, id); err != nil {
 		return err
@@ -241,14 +218,14 @@ func (h *responses) delete(x *exchange.Exchange, r *http.Request, c berth.Caller
 
 // listInput serves GET /v1/responses/{response}/input_items: the items that this request
 // added to its chain, in the full form of request.Normalize.
-func (h *responses) listInput(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+func (h *storedResponses) listInput(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	q := exchange.NewQuery(r)
 	q.List("include", request.Includable)
 	page := q.Page(20, 100)
 	if err := q.End(); err != nil {
 		return err
 	}
-	rec, err := h.find(r, c)
+	rec, err := h.store.Get(r.Context(), c.Project, berth.ResponseID(r.PathValue("response")))
 	if err != nil {
 		return err
 	}

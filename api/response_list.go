@@ -5,7 +5,7 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/exchange"
-	"github.com/berth-run/berth/store"
+	"github.com/berth-run/berth/responses"
 )
 
 // A responseSummary is a response in a list: it has neither the output nor what the request
@@ -57,29 +57,22 @@ func (h *handlers) listOrConnect(x *exchange.Exchange, r *http.Request, c berth.
 // list serves GET /v1/responses without an upgrade: summaries of the stored responses. A page may
 // have fewer objects than its limit, or none, although another follows: last_id is the last
 // response that was read. With search, limit responses are read for a page.
-func (h *responses) list(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+func (h *storedResponses) list(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	q := exchange.NewQuery(r)
 	page := q.Page(20, 100)
-	query := store.ResponseQuery{Model: q.Text("model"), After: berth.ResponseID(page.After), Ascending: page.Ascending,
-		Limit: page.Limit,
+	query := responses.Query{Model: q.Text("model"), Page: page, Words: q.Text("search"),
 		Status: berth.Status(q.OneOf("status", string(berth.StatusQueued), string(berth.StatusInProgress),
 			string(berth.StatusCompleted),
 			string(berth.StatusIncomplete), string(berth.StatusFailed), string(berth.StatusCancelled)))}
-	words := q.Text("search")
-	if len(words) > maxSearch {
+	if len(query.Words) > maxSearch {
 		q.Fail(berth.Invalid("search", "Invalid 'search'. Expected at most %d bytes.", maxSearch))
 	}
 	if err := q.End(); err != nil {
 		return err
 	}
-	found, next, err := h.store.ListResponses(r.Context(), c.Project, query)
+	found, next, err := h.store.List(r.Context(), c.Project, query)
 	if err != nil {
 		return exchange.ListError(err, page)
-	}
-	if words != "" {
-		if found, err = h.matching(r.Context(), c.Project, found, words); err != nil {
-			return err
-		}
 	}
 	data := make([]*responseSummary, len(found))
 	for i, r := range found {

@@ -31,7 +31,7 @@ func (priced) Stream(context.Context, *model.Request) iter.Seq2[model.Delta, err
 func budgeted(t *testing.T) *house {
 	t.Helper()
 	return newHouse(t, func(o *api.Options) {
-		st := o.Store.Objects.(store.Store)
+		st := storeOf(o)
 		q := project.NewQuota(project.QuotaOptions{Objects: st, Keys: st, Usages: st, Currency: "eur"})
 		o.Exchange.Quota, o.Engine.Quota, o.Models.Currency = q, q, "eur"
 	}, model.Rule{Match: "priced", Provider: priced{}})

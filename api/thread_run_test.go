@@ -213,7 +213,7 @@ func (h *house) refused(status int, method, path string, body any, message strin
 func TestRunExpires(t *testing.T) {
 	t.Parallel()
 	clock := &clock{now: time.Now()}
-	h := newHouse(t, func(o *api.Options) { o.Now = clock.Now })
+	h := newHouse(t, func(o *api.Options) { setThreads(o, clock.Now) })
 	thread := h.thread(asks)
 	run := h.call(200, "POST", thread+"/runs", `{"assistant_id":"`+h.assistant(forecast)+`"}`)
 	path := thread + "/runs/" + run.id()

@@ -15,12 +15,18 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
+// What a forwarded request counts as.
+const (
+	UsageEmbedding  = store.UsageEmbedding
+	UsageModeration = store.UsageModeration
+)
+
 // A ForwardRequest is a request of an endpoint that the engine passes to the upstream of
 // its model.
 type ForwardRequest struct {
 	Model     string
 	Forwarded model.Forwarded
-	Usage     store.UsageKind // of the request
+	Usage     store.UsageKind // such as UsageEmbedding
 	MaxTokens int             // of the output; 0 means unknown
 }
 

@@ -29,8 +29,8 @@ import (
 	"github.com/berth-run/berth/webhook"
 )
 
-// responses holds the engine and the parts that it uses.
-type responses struct {
+// engineParts holds the engine and the parts that it uses.
+type engineParts struct {
 	engine    *engine.Engine
 	journal   *journal.Journal
 	models    *model.Router
@@ -41,12 +41,12 @@ type responses struct {
 }
 
 // startEngine creates the engine and resumes the responses in progress.
-func (s *Server) startEngine(ctx context.Context, b *base, data *blobs, c *containers) (*responses, error) {
+func (s *Server) startEngine(ctx context.Context, b *base, data *blobs, c *containers) (*engineParts, error) {
 	models, err := routing.Open(b.Config, s.metrics.FirstToken, b.Log)
 	if err != nil {
 		return nil, err
 	}
-	r := &responses{models: models.Router, upstreams: models.Statuses, memory: limitMemory(b.Log).pools()}
+	r := &engineParts{models: models.Router, upstreams: models.Statuses, memory: limitMemory(b.Log).pools()}
 	s.metrics.Collect(metrics.Sources{Containers: c.service, Upstreams: r.upstreams, Snapshots: data.totals,
 		Audit: b.audit.Written, Usages: b.db,
 		Spending: b.spending, Space: b.space, Isolation: c.driver.Features().Isolation})

@@ -15,23 +15,31 @@ import (
 	"github.com/berth-run/berth/api/exchange"
 	"github.com/berth-run/berth/batch"
 	"github.com/berth-run/berth/bundle"
+	"github.com/berth-run/berth/completions"
 	"github.com/berth-run/berth/console"
 	"github.com/berth-run/berth/container/build"
 	"github.com/berth-run/berth/container/command"
 	"github.com/berth-run/berth/container/deadline"
 	"github.com/berth-run/berth/container/session"
+	"github.com/berth-run/berth/conversations"
+	"github.com/berth-run/berth/idempotency"
 	"github.com/berth-run/berth/metrics"
 	"github.com/berth-run/berth/project"
+	"github.com/berth-run/berth/prompts"
+	"github.com/berth-run/berth/responses"
 	"github.com/berth-run/berth/sandbox"
 	"github.com/berth-run/berth/server/state"
 	"github.com/berth-run/berth/server/templates"
+	"github.com/berth-run/berth/threads"
+	"github.com/berth-run/berth/traces"
+	"github.com/berth-run/berth/usage"
 )
 
 // longestImport is when an import of a cluster counts as interrupted.
 const longestImport = time.Hour
 
 // newHandler creates the API, after undoing imports that a crash interrupted.
-func (s *Server) newHandler(ctx context.Context, b *base, data *blobs, c *containers, r *responses,
+func (s *Server) newHandler(ctx context.Context, b *base, data *blobs, c *containers, r *engineParts,
 	batches *batch.Service) (http.Handler, error) {
 	spool := filepath.Join(b.State, "spool") // not /tmp, which may be in memory
 	if err := os.MkdirAll(spool, 0o700); err != nil {
@@ -114,11 +122,16 @@ func (s *Server) newHandler(ctx context.Context, b *base, data *blobs, c *contai
 		MCP: api.MCPOptions{Sessions: sessions, Commands: command.New(command.Options{Containers: c.service.Access()}),
 			Remove: remove},
 		Console: pages,
-		Exchange: exchange.Options{Placement: b.cluster, Keys: b.callers, Closed: !s.open,
+		Exchange: exchange.Options{Placement: b.cluster, Keys: b.callers, Repeats: idempotency.New(b.db),
+			Closed:  !s.open,
 			Origins: b.Config.CORS.Origins,
 			Quota:   b.quota, Space: b.space, Observer: metrics.API{Metrics: s.metrics}, Tracer: b.tracer, Log: b.Log,
 			Memory: exchange.Memory{Readers: r.memory.readers, Bodies: r.memory.bodies, Decoding: r.memory.decoding}},
-		Store:  api.Store{Responses: b.db, Objects: b.db, Usages: b.db},
+		Rooms: api.Rooms{Responses: responses.New(b.db), Conversations: conversations.New(r.engine, b.db),
+			Prompts: prompts.New(b.db), Completions: completions.New(b.db), Traces: traces.New(b.db),
+			Usage: usage.New(b.db),
+			Threads: threads.New(threads.Options{Objects: b.db, Responses: b.db, Engine: r.engine, Journal: r.journal,
+				Files: data.files, ContainerFiles: c.service.Files(), VectorStores: data.vectors, Log: b.Log})},
 		Engine: r.engine, Journal: r.journal, Webhooks: r.webhooks, Containers: c.service, Templates: c.templates,
 		Files: data.files, Uploads: data.uploads, Skills: data.skills, Batches: batches, Snapshots: data.snapshots,
 		Volumes: volumes, Bundles: bundles, VectorStores: data.vectors,

@@ -72,16 +72,16 @@ func New(ctx context.Context, o Options) (s *Server, err error) {
 	if err != nil {
 		return s, err
 	}
-	responses, err := s.startEngine(ctx, base, blobs, containers)
+	running, err := s.startEngine(ctx, base, blobs, containers)
 	if err != nil {
 		return s, err
 	}
-	remover := remover{containers.service, responses.engine, base.cluster}
+	remover := remover{containers.service, running.engine, base.cluster}
 	data := &erasable{db: base.db, containers: remover, responses: responsesRemover{remover}, blobs: blobs}
 	s.later(startErasing(base, &project.Eraser{Projects: project.New(project.Options{Objects: base.db}),
 		Sources: data.sources(), Audit: base.audit}))
-	batches := newBatches(base, blobs, responses.webhooks)
-	if s.handler, err = s.newHandler(ctx, base, blobs, containers, responses, batches); err != nil {
+	batches := newBatches(base, blobs, running.webhooks)
+	if s.handler, err = s.newHandler(ctx, base, blobs, containers, running, batches); err != nil {
 		return s, err
 	}
 	s.later(base.startOnce("batches", batches.Run))

@@ -1,4 +1,4 @@
-package api
+package responses
 
 import (
 	"context"
@@ -12,12 +12,12 @@ import (
 // matching returns the responses of a page that have words in their texts: the messages of their own
 // input and their output, and the commands and code of calls. The case of letters does not count.
 // Texts are sealed and have no index, so each response of the page is opened.
-func (h *responses) matching(ctx context.Context, p berth.ProjectID, page []*berth.Response,
+func (s *Store) matching(ctx context.Context, p berth.ProjectID, page []*berth.Response,
 	words string) ([]*berth.Response, error) {
 	words = strings.ToLower(words)
 	var found []*berth.Response
 	for _, r := range page {
-		rec, err := h.store.GetResponse(ctx, p, r.ID)
+		rec, err := s.store.GetResponse(ctx, p, r.ID)
 		if errors.Is(err, store.ErrNotFound) {
 			continue // deleted since the page was read
 		}
