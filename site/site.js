@@ -183,7 +183,8 @@ input.addEventListener("keydown", (event) => {
   else if (event.key === "Enter" && items[i]) {
     dialog.close();
     items[i].click();
-  } else return;
+  } else if (event.key === "Escape") dialog.close(); // Chromium would only clear the field
+  else return;
   event.preventDefault();
 });
 list.addEventListener("click", (event) => {
