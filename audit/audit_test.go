@@ -283,6 +283,42 @@ func TestFollow(t *testing.T) {
 	}
 }
 
+// FollowFrom begins with an entry in the middle of a segment, or with the first that is left.
+func TestFollowFrom(t *testing.T) {
+	dir := t.TempDir()
+	l := open(t, dir)
+	l.w.limit = 1500
+	for i := range 20 {
+		commit(t, l, created(berth.ContainerID(fmt.Sprintf("c%d", i))))
+	}
+	end := l.Size()
+	check := func(next, first int64) {
+		t.Helper()
+		for e, err := range FollowFrom(t.Context(), clock.System, dir, next) {
+			if err != nil || e.Seq != first {
+				t.Fatalf("from %d: got %+v, %v, want entry %d", next, e, err, first)
+			}
+			if first++; first == end {
+				break
+			}
+		}
+	}
+	for next := range end {
+		check(next, next)
+	}
+	segments, _, err := extent(dir)
+	if err != nil || len(segments) < 4 {
+		t.Fatalf("got the segments %v, %v", segments, err)
+	}
+	for _, first := range segments[:2] {
+		if err := os.Remove(filepath.Join(dir, segmentName(first))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check(1, segments[2])
+	check(segments[2]+1, segments[2]+1)
+}
+
 // A failed write is repeated after a time, and nothing is lost.
 func TestWriteAgain(t *testing.T) {
 	c := clock.NewManual(time.Unix(1_800_000_000, 0))

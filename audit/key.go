@@ -101,3 +101,16 @@ func syncDir(dir string) error {
 	}
 	return errors.Join(d.Sync(), d.Close())
 }
+
+// RecordName returns the name of the record in dir, which is that of its key.
+func RecordName(dir string) (string, error) {
+	public, err := PublicKey(dir)
+	if err != nil {
+		return "", err
+	}
+	key, err := note.NewVerifier(public)
+	if err != nil {
+		return "", fmt.Errorf("public key of the audit record: %w", err)
+	}
+	return key.Name(), nil
+}

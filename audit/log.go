@@ -254,6 +254,16 @@ func (l *Log) Living() map[berth.ContainerID]Life {
 	return maps.Clone(l.w.living)
 }
 
+// Size returns the number of entries that are written, also by other processes that have written before this one.
+func (l *Log) Size() int64 {
+	if l == nil {
+		return 0
+	}
+	l.w.mu.Lock()
+	defer l.w.mu.Unlock()
+	return l.w.chain.next
+}
+
 // Checkpoint returns the last signed checkpoint.
 func (l *Log) Checkpoint() string {
 	if l == nil {

@@ -45,10 +45,26 @@ func Entries(dir string, container berth.ContainerID) iter.Seq2[*Entry, error] {
 
 // Follow is like Entries, but continues with new entries until ctx ends.
 func Follow(ctx context.Context, dir string, container berth.ContainerID) iter.Seq2[*Entry, error] {
-	return follow(ctx, clock.System, dir, container)
+	return follow(ctx, clock.System, dir, container, 0)
 }
 
-func follow(ctx context.Context, c clock.Clock, dir string, container berth.ContainerID) iter.Seq2[*Entry, error] {
+// FollowFrom returns the entries of the record in dir from the number next on, in order, and continues with new ones
+// until ctx ends. If segments with earlier entries were moved away, it begins with the first entry that is left.
+func FollowFrom(ctx context.Context, c clock.Clock, dir string, next int64) iter.Seq2[*Entry, error] {
+	return func(yield func(*Entry, error) bool) {
+		for e, err := range follow(ctx, c, dir, "", next) {
+			if err == nil && e.Seq < next {
+				continue
+			}
+			if !yield(e, err) {
+				return
+			}
+		}
+	}
+}
+
+func follow(ctx context.Context, c clock.Clock, dir string, container berth.ContainerID,
+	next int64) iter.Seq2[*Entry, error] {
 	return func(yield func(*Entry, error) bool) {
 		at, offset := -1, int64(0)
 		for {
@@ -59,6 +75,9 @@ func follow(ctx context.Context, c clock.Clock, dir string, container berth.Cont
 			}
 			if at < 0 {
 				at = firstSegment(dir, segments, container)
+				for at+1 < len(segments) && segments[at+1] <= next {
+					at++
+				}
 			}
 			for ; at < len(segments); at++ {
 				last := at == len(segments)-1

@@ -18,6 +18,7 @@ type Sources struct {
 	Upstreams  func() []berth.Upstream
 	Snapshots  func(ctx context.Context) (count int, bytes int64, err error)
 	Audit      func() (entries, failures int64)
+	Forwarded  func() map[string]int64 // entries of the audit record that wait for each of its targets
 	Usages     Usages
 	Spending   func(ctx context.Context) ([]project.Spend, error)
 	Space      Space
@@ -48,6 +49,11 @@ func (m *Metrics) Collect(s Sources) {
 			entries, failures := s.Audit()
 			emit(descAudited, prometheus.CounterValue, float64(entries))
 			emit(descAuditFailed, prometheus.CounterValue, float64(failures))
+		}},
+		part{[]*prometheus.Desc{descForward}, func(_ context.Context, emit emitFunc) {
+			for target, behind := range s.Forwarded() {
+				emit(descForward, prometheus.GaugeValue, float64(behind), target)
+			}
 		}},
 		part{spaceDescs, func(_ context.Context, emit emitFunc) { emitSpace(s.Space, emit) }},
 		part{[]*prometheus.Desc{descSpent, descSpendLimit}, func(ctx context.Context, emit emitFunc) {
@@ -113,6 +119,7 @@ var (
 	descRefused     = describe("connections_refused_total", "Client connections refused because there were too many.")
 	descClosed      = describe("connections_closed_total", "Client connections closed to make room for others.")
 	descAuditFailed = describe("audit_failures_total", "Failed writes to the audit record.")
+	descForward     = describe("audit_forward_behind", "Entries of the audit record that a target has not taken.", "target")
 )
 
 // emitSnapshots emits nothing if the snapshots cannot be read.

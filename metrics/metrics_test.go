@@ -64,8 +64,9 @@ func newMetrics(k keeper) *Metrics {
 			return []project.Spend{{Project: "proj_1", Used: 1_250_000_000, Limit: &limit},
 				{Project: "proj_1", Key: "key_1", Used: 5}}, nil
 		},
-		Space: space{},
-		Audit: func() (int64, int64) { return 11, 1 }})
+		Space:     space{},
+		Audit:     func() (int64, int64) { return 11, 1 },
+		Forwarded: func() map[string]int64 { return map[string]int64{"siem": 7} }})
 	m.Running(func() int { return 13 })
 	m.Connections(func() conns.Counts { return conns.Counts{WithKey: 7, WithoutKey: 2, Refused: 5, Closed: 4} })
 	return m
@@ -108,6 +109,7 @@ func TestMetrics(t *testing.T) {
 		`berth_state_low{area="database"} 1`,
 		"berth_state_reserve_bytes 2", "berth_state_reserve_target_bytes 3", "berth_state_refused_total 6",
 		"berth_snapshots 3", "berth_snapshot_bytes 300", "berth_audit_entries_total 11", "berth_audit_failures_total 1",
+		`berth_audit_forward_behind{target="siem"} 7`,
 		`berth_connections{key="yes"} 7`, `berth_connections{key="no"} 2`, "berth_connections_refused_total 5",
 		"berth_responses_running 13", "berth_connections_closed_total 4",
 		`berth_spent_this_month{key="",project="proj_1"} 1.25`,

@@ -95,6 +95,9 @@ func (s *Server) openBase(ctx context.Context, o Options) (*base, error) {
 	}
 	s.later(func(context.Context) error { return b.audit.Close() })
 	b.audit.OnFull(b.space.MakeRoom)
+	if err := s.startForwarding(b); err != nil {
+		return nil, err
+	}
 	if b.tracer, err = s.startTracing(ctx, b); err != nil {
 		return nil, err
 	}

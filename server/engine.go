@@ -48,7 +48,7 @@ func (s *Server) startEngine(ctx context.Context, b *base, data *blobs, c *conta
 	}
 	r := &engineParts{models: models.Router, upstreams: models.Statuses, memory: limitMemory(b.Log).pools()}
 	s.metrics.Collect(metrics.Sources{Containers: c.service, Upstreams: r.upstreams, Snapshots: data.totals,
-		Audit: b.audit.Written, Usages: b.db,
+		Audit: b.audit.Written, Forwarded: s.forwarded.behind, Usages: b.db,
 		Spending: b.spending, Space: b.space, Isolation: c.driver.Features().Isolation})
 	s.reloader.models = models
 	r.journal = journal.New(s.metrics.Responses(b.db))

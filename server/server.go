@@ -38,6 +38,7 @@ type Server struct {
 	template  func() (string, error) // name of the default template
 	templates *templates.Catalog
 	record    *audit.Log
+	forwarded forwarders
 	data      *blobs
 	detach    func(context.Context) error   // detaches from running responses
 	close     []func(context.Context) error // in order of creation

@@ -27,7 +27,7 @@ func (s *Server) openSignIn(b *base) {
 	provider := oidc.NewProvider(oidc.Options{Issuer: c.Issuer, ClientID: c.ClientID, ClientSecret: secret,
 		RedirectURL: url + oidc.CallbackPath, Scopes: c.Scopes, GroupsClaim: c.GroupsClaim, Log: b.Log})
 	b.door = &oidc.Door{Provider: provider, People: service, Seal: b.keys.Newest(), Title: c.Title(), URL: url,
-		Log: b.Log, Now: time.Now}
+		Log: b.Log, Now: time.Now, Admit: s.forwarded.admit}
 	b.callers = service.Keys(b.db)
 	s.later(inBackground(provider.Run))
 }

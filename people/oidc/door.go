@@ -51,6 +51,9 @@ type Door struct {
 	URL      string      // of this server, as browsers reach it
 	Log      *slog.Logger
 	Now      func() time.Time
+
+	// Admit refuses sign-ins while the server takes none. nil admits all.
+	Admit func() error
 }
 
 // Name returns the name of the provider.
@@ -64,6 +67,9 @@ var sealed = []byte("sign-in")
 
 // Start begins a sign-in. The browser must go to location and keep the cookie.
 func (d *Door) Start(ctx context.Context, next string) (location, cookie string, err error) {
+	if d.Admit != nil && d.Admit() != nil {
+		return "", "", &Refusal{503, "This server signs nobody in until its audit record has reached its target. Ask its operator."}
+	}
 	f := flow{rand.Text(), rand.Text(), oauth2.GenerateVerifier(), next, d.Now().Add(flowLife)}
 	if location, err = d.Provider.authorizeURL(ctx, f); err != nil {
 		d.Log.Warn("failed to begin a sign-in", "err", err)

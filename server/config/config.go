@@ -51,6 +51,7 @@ type Config struct {
 	Log     Log      `yaml:"log"`
 	Metrics Listener `yaml:"metrics"` // for Prometheus to scrape /metrics: all projects, without a key
 	Traces  Traces   `yaml:"traces"`
+	Audit   Audit    `yaml:"audit"`
 	Pprof   Listener `yaml:"pprof"` // of Go profiles at /debug/pprof/; a loopback address
 
 	Server     Server          `yaml:"server"`

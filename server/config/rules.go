@@ -36,6 +36,10 @@ var keyRules = map[string]keyRule{
 
 	"traces.sample": between(0, 1, "from 0 to 1"),
 
+	"audit.forward.*.type":       oneOf(AuditSyslog, AuditOTLP, AuditWebhook),
+	"audit.forward.*.format":     oneOf("berth", "ecs", "ocsf"),
+	"audit.forward.*.max_behind": zeroOrMore,
+
 	"retry.continue": oneOf("again", "fail"),
 	"log.level":      oneOf("debug", "info", "warn", "error"),
 	"log.format":     oneOf("text", "json"),

@@ -121,7 +121,7 @@ func TestRefusedValues(t *testing.T) {
 		"upstreams: {a: {base_url: 'localhost:8000'}}":   `upstreams.a.base_url must be an http or https address`,
 		"models: [{match: a, base_url: 'api.test/v1'}]":  `models[0].base_url must be an http or https address`,
 		"models: [{match: a, hedge: 1s}]":                `unknown key models[0].hedge; known here: `,
-		"foo: 1":                                         `berth.yaml:1: unknown key foo; known here: batches, blobs, budget,`,
+		"foo: 1":                                         `berth.yaml:1: unknown key foo; known here: audit, batches, blobs, budget,`,
 		"- a":                                            `the configuration must be a mapping with keys below it`,
 		"driver: gvisor\ndriver: docker":                 `berth.yaml:2: driver appears twice, first on line 1`,
 		"driver: [":                                      `berth.yaml:1: invalid YAML: a value is missing, or a bracket`,

@@ -27,13 +27,18 @@ func (c Traces) AllHeaders() (map[string]string, error) {
 	if len(c.Headers) > 0 || value == "" {
 		return c.Headers, nil
 	}
+	return headerPairs(headersVariable, value)
+}
+
+// headerPairs parses the value of a variable with headers.
+func headerPairs(variable, value string) (map[string]string, error) {
 	all := map[string]string{}
 	for pair := range strings.SplitSeq(value, ",") {
 		name, value, ok := strings.Cut(pair, "=")
 		value, err := url.PathUnescape(strings.TrimSpace(value))
 		if name = strings.TrimSpace(name); !ok || err != nil || name == "" {
 			// it may be a secret
-			return nil, errors.New(headersVariable + ": the value is not NAME=VALUE pairs with commas between them")
+			return nil, errors.New(variable + ": the value is not NAME=VALUE pairs with commas between them")
 		}
 		all[name] = value
 	}

@@ -148,6 +148,9 @@ func (c *Config) namedVariables() map[string]bool {
 	for _, u := range c.Upstreams {
 		add(u)
 	}
+	for _, t := range c.Audit.Forward {
+		named[t.HeadersEnv], named[t.SecretEnv] = true, true
+	}
 	for i := range c.Models {
 		add(&c.Models[i].Upstream)
 	}
