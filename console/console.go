@@ -108,6 +108,7 @@ func New(api http.Handler, log *slog.Logger, options ...Option) *Console {
 	c.onUpload("POST /console/batches", maxUpload, handle((*batchesPage).create))
 	c.on("GET /console/batches/{batch}", handle((*batchPage).show))
 	c.on("POST /console/batches/{batch}", handle((*batchPage).change))
+	c.on("GET /console/connect", handle((*connectPage).show))
 	c.on("GET /console/usage", handle((*usagePage).show))
 	c.on("GET /console/usage.csv", handle((*usagePage).export))
 	c.on("GET /console/storage", handle((*storagePage).show))

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/internal/connect"
 )
 
 // A keysPage is the page of the keys of a project, or of the admin keys.
@@ -17,7 +18,8 @@ type keysPage struct {
 	More    bool
 	Path    string // of the page
 	Form    string
-	Created *keyRow // a key that was created just now, with its value
+	Created *keyRow          // a key that was created just now, with its value
+	Clients []connect.Client // the lines of clients with that key; nil for admin keys
 }
 
 // A keyRow is a key in the API's answers.
@@ -110,6 +112,9 @@ func (p *keysPage) create(v *visit) error {
 		return err
 	}
 	p.Created = &created
+	if p.Project != nil {
+		p.Clients = clientsOf(v, created.Value)
+	}
 	return v.show(http.StatusOK, "keys", p.Title(), p)
 }
 

@@ -20,6 +20,15 @@ func sum(tool string) string {
 // runCLI runs a coding agent in a folder of its own, where it must do the sum.
 func runCLI(t *testing.T, dir, stdin, program string, args ...string) {
 	t.Helper()
+	out := execCLI(t, dir, stdin, program, args...)
+	if got := read(t, filepath.Join(dir, "m.txt")); got != "42\n" || !strings.Contains(out, "It came to this: 42") {
+		t.Errorf("the sum is %q; it printed:\n%s", got, out)
+	}
+}
+
+// execCLI runs a coding agent in a folder of its own, and returns what it prints.
+func execCLI(t *testing.T, dir, stdin, program string, args ...string) string {
+	t.Helper()
 	program, err := filepath.Abs(program)
 	if err != nil {
 		t.Fatal(err)
@@ -38,8 +47,5 @@ func runCLI(t *testing.T, dir, stdin, program string, args ...string) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	if got := read(t, filepath.Join(dir, "m.txt")); got != "42\n" || !strings.Contains(string(out),
-		"It came to this: 42") {
-		t.Errorf("the sum is %q; it printed:\n%s", got, out)
-	}
+	return string(out)
 }

@@ -45,6 +45,8 @@ func clients() []client {
 	return append(all,
 		client{name: "@openai/codex", registry: "npm", lock: "codex/package-lock.json",
 			programs: []string{"codex_test.go"}},
+		client{name: "@anthropic-ai/claude-code", registry: "npm", lock: "anthropic/package-lock.json",
+			programs: []string{"claude_test.go"}},
 		client{name: "opencode-ai", alias: "opencode-linux-x64", registry: "npm", lock: "opencode/package-lock.json",
 			programs: []string{"opencode_test.go"}},
 		client{name: "@continuedev/cli", registry: "npm", lock: "continue/package-lock.json",

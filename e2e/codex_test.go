@@ -19,16 +19,16 @@ type codexTask struct {
 }
 
 // run has codex do a task and returns what it said.
-func (c *codexTask) run(model, task string) string {
+func (c *codexTask) run(model, task string, args ...string) string {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), 2*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "codex/node_modules/.bin/codex", "exec", "--skip-git-repo-check",
+	cmd := exec.CommandContext(ctx, "codex/node_modules/.bin/codex", append([]string{"exec", "--skip-git-repo-check",
 		"--dangerously-bypass-approvals-and-sandbox",
 		"--cd", c.dir, "--model", model, "--config", "model_provider=berth",
-		"--config", `model_providers.berth={name="Berth",base_url="`+c.url+`/v1",wire_api="responses"}`,
+		"--config", `model_providers.berth={name="Berth",base_url="` + c.url + `/v1",wire_api="responses"}`,
 		"--config", `web_search="disabled"`, // the server under test has no search service
-		task)
+		task}, args...)...)
 	home := codexHome(c.t)
 	// codex runs login shells, which read the user's profile
 	cmd.Env = append(os.Environ(), "CODEX_HOME="+home, "HOME="+home)
@@ -99,6 +99,15 @@ func TestClientsCodex(t *testing.T) {
 		if n := len(last.Messages); !strings.Contains(last.Messages[n-1].Text, "These can be called now: ") ||
 			!strings.Contains(last.Messages[n-3].Text, "M log.md") {
 			t.Errorf("the model saw %+v", last.Messages[n-4:])
+		}
+	})
+	t.Run("Berth's MCP server", func(t *testing.T) {
+		c.run("reciter", block("mcp__berth__write", map[string]string{"path": "n", "content": "41"})+
+			block("mcp__berth__run", map[string]string{"command": "echo $(($(cat n) + 1))"}),
+			"--config", `mcp_servers.berth.url="`+s.url+`/mcp?container=codex"`)
+		last := upstream.Requests()[len(upstream.Requests())-1]
+		if got := last.Messages[len(last.Messages)-1].Text; !strings.Contains(got, `"stdout":"42\n"`) {
+			t.Errorf("the model saw %s", got)
 		}
 	})
 }

@@ -81,7 +81,7 @@ func (b *browser) checkLayout(s *server, data string, pages []consolePage) {
 
 // lists are the pages that any project has.
 func lists() (pages []consolePage) {
-	for _, path := range []string{"", "responses", "responses?status=waiting", "responses?search=zzz", "containers", "new",
+	for _, path := range []string{"", "responses", "responses?status=waiting", "responses?search=zzz", "containers", "new", "connect",
 		"traces", "storage", "snapshots", "webhooks", "usage", "audit?action=none", "responses/resp_none"} {
 		pages = append(pages, consolePage{path, path, ""})
 	}

@@ -71,7 +71,7 @@ func tour(s *server, b *browser) []consolePage {
 		{"ports", container + "/ports", ""}, {"snapshots", "snapshots", ""},
 		{"responses", "responses", ""}, {"response", "responses/" + last, ""},
 		{"response-first", "responses/" + first.ID, ""}, {"approval", "responses/" + asks.ID, ""},
-		{"branches", "responses/" + last + "/branches", ""}, {"new", "new", ""},
+		{"branches", "responses/" + last + "/branches", ""}, {"new", "new", ""}, {"connect", "connect", ""},
 		{"drawer", "responses?open=" + last, ""}, {"usage", "usage", ""}, {"traces", "traces", ""}, {"trace", "traces/trace_1", ""},
 		{"storage", "storage", ""}, {"webhooks", "webhooks", ""}, {"webhook", strings.TrimPrefix(webhook, "/console/"),
 			""}, {"audit", "audit", ""},

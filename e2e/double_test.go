@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"encoding/json"
 	"fmt"
 	"regexp"
 	"strings"
@@ -17,7 +18,8 @@ import (
 // It recites, as the model "scripted" does inside Berth: each fenced block of the
 // last user message is a call, "```function" and then its arguments, one turn each;
 // then it says what came of the last. "Say only this: " makes it say that. A client
-// that lets its user write a prompt can so be brought to call any tool that it has.
+// that lets its user write a prompt can so be brought to call any tool that it has. It also makes the searches that
+// Claude Code asks another model for.
 func newUpstream(t *testing.T) (double *modeltest.ChatHandler, env []string) {
 	double = modeltest.NewChatServer(t, recite)
 	double.Models = []string{"reciter", "gpt-5.5"}
@@ -40,13 +42,17 @@ func recite(n int, h *modeltest.Request) modeltest.Turn {
 	finish := model.Finish{Reason: model.FinishStop,
 		Usage: berth.Usage{InputTokens: 3, OutputTokens: 4, TotalTokens: 7}}
 	blocks := fenced.FindAllStringSubmatch(task, -1)
+	if query, ok := strings.CutPrefix(task, "Perform a web search for the query: "); ok {
+		arguments, _ := json.Marshal(map[string]any{"type": "search", "queries": []string{query}}) // texts always marshal
+		blocks = [][]string{{"", "web_search", string(arguments)}}
+	}
 	if done := len(outputs); done < len(blocks) {
 		name, arguments := blocks[done][1], blocks[done][2]
 		half := len(arguments) / 2
 		return modeltest.Reply(model.Call{ID: fmt.Sprintf("call_%024d", n), Name: name, Arguments: arguments[:half]},
 			model.Call{Arguments: arguments[half:]}, finish)
 	}
-	if only, ok := strings.CutPrefix(task, "Say only this: "); ok {
+	if _, only, ok := strings.Cut(task, "Say only this: "); ok { // Claude Code puts reminders before it
 		return modeltest.Reply(model.Text{Text: only}, finish)
 	}
 	if len(blocks) == 0 {

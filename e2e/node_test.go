@@ -42,6 +42,9 @@ var nodeClients = []nodeClient{
 	{name: "@modelcontextprotocol/client", dir: "mcpclients", tests: []string{"client.test.mjs"}},
 	{name: "@modelcontextprotocol/inspector", dir: "mcpclients", tests: []string{"inspector.test.mjs"}},
 	{name: "@modelcontextprotocol/conformance", dir: "mcpclients", tests: []string{"conformance.test.mjs"}},
+	{name: "@anthropic-ai/sdk", dir: "anthropic", tests: []string{"anthropic.test.mjs"}},
+	{name: "@anthropic-ai/claude-agent-sdk", dir: "anthropic", tests: []string{"agent-sdk.test.mjs"}},
+	{name: "@ai-sdk/anthropic", dir: "anthropic", tests: []string{"ai-anthropic.test.mjs"}},
 }
 
 // frameworksNode is the oldest major version of Node.js that the clients in
@@ -74,7 +77,11 @@ func (c nodeClient) run(t *testing.T, s *server, env ...string) string {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "node", append([]string{"--test", "--test-concurrency=4"}, c.tests...)...)
+	node := "node"
+	if c.dir == "anthropic" { // its clients need Node.js 22
+		node = "node_modules/.bin/node"
+	}
+	cmd := exec.CommandContext(ctx, node, append([]string{"--test", "--test-concurrency=4"}, c.tests...)...)
 	cmd.Dir = c.dir
 	if os.Getenv("BERTH_TEST_CLIENTS") != "" {
 		env = append([]string{"BERTH_E2B_RUNS=100"}, env...)

@@ -65,7 +65,7 @@ var suites = []suite{
 		"TestDocs", "TestDocsAccessible", "TestDocsReading", "TestDocsSearch", "TestDocsSite", "TestDocsWithoutKey",
 	}},
 	{"test-clients", []string{
-		"TestClientsCodex", "TestClientsContinue", "TestClientsExamples", "TestClientsGo", "TestClientsMCP",
+		"TestClientsClaude", "TestClientsCodex", "TestClientsContinue", "TestClientsExamples", "TestClientsGo", "TestClientsMCP",
 		"TestClientsMCPInContainer", "TestClientsOpencode",
 	}},
 	{"test-cluster", []string{

@@ -23,6 +23,7 @@ import (
 // hosted tools of its own.
 type services struct {
 	mcp, site, search, upstream *httptest.Server
+	reciter                     *modeltest.ChatHandler
 	owner                       *modeltest.OpenAIHandler
 }
 
@@ -30,7 +31,7 @@ type services struct {
 func newServices(t *testing.T) services {
 	t.Helper()
 	double, _ := newUpstream(t)
-	double.Models = append(double.Models, embedder)
+	double.Models = append(double.Models, embedder, "claude-sonnet-4-5-20250929")
 	tides := sdk.NewServer(&sdk.Implementation{Name: "tides", Version: "1"}, nil)
 	sdk.AddTool(tides, &sdk.Tool{Name: "tide", Description: "Says when the tide is high."}, func(_ context.Context,
 		_ *sdk.CallToolRequest, in struct {
@@ -44,7 +45,7 @@ func newServices(t *testing.T) services {
 	upstream.HandleFunc("POST /v1/images/", serveImages)
 	upstream.Handle("/", double)
 	s := services{
-		owner: newOwner(t),
+		reciter: double, owner: newOwner(t),
 		mcp: httptest.NewServer(sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server {
 			return tides
 		}, nil)),

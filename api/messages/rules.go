@@ -17,6 +17,9 @@ var (
 // messageFields are the rules of the fields of POST /v1/messages.
 //
 // To add a field, add a rule here and a field to messageRequest.
+// display are the forms of thoughts. "updates", which Claude Code asks for, is answered with summaries.
+var display = rule.OneOf("summarized", "omitted", "updates")
+
 var messageFields = rule.Fields{
 	"model":          rule.Text(1, 256),
 	"messages":       rule.AtLeastOne(rule.List(message, 0)),
@@ -31,8 +34,8 @@ var messageFields = rule.Fields{
 	"service_tier":   rule.OneOf("auto", "standard_only"),
 	"thinking": rule.ByType(map[string]rule.Rule{
 		"enabled": rule.OpenObject(rule.Fields{"budget_tokens": rule.Integer(1, math.MaxInt32),
-			"display": rule.OneOf("summarized", "omitted")}, "budget_tokens"),
-		"adaptive": rule.OpenObject(rule.Fields{"display": rule.OneOf("summarized", "omitted")}),
+			"display": display}, "budget_tokens"),
+		"adaptive": rule.OpenObject(rule.Fields{"display": display}),
 		"disabled": rule.OpenObject(rule.Fields{}),
 	}),
 	"output_config": rule.OpenObject(rule.Fields{"effort": rule.OneOf("low", "medium", "high", "xhigh", "max"),

@@ -210,10 +210,13 @@ type (
 		RetrievedAt *string         `json:"retrieved_at"`
 	}
 	fetchedDocument struct {
-		Type      string         `json:"type"` // "document"
-		Source    documentSource `json:"source"`
-		Title     *string        `json:"title"`
-		Citations *struct{}      `json:"citations"` // null
+		Type      string          `json:"type"` // "document"
+		Source    documentSource  `json:"source"`
+		Title     *string         `json:"title"`
+		Citations citationsConfig `json:"citations"` // Vercel's AI SDK refuses null
+	}
+	citationsConfig struct {
+		Enabled bool `json:"enabled"`
 	}
 	documentSource struct {
 		Type      string `json:"type"`

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -19,7 +20,7 @@ import (
 )
 
 func newDoctor() *cobra.Command {
-	var asJSON, fix bool
+	var asJSON, fix, clients bool
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check what this machine can run",
@@ -27,9 +28,15 @@ func newDoctor() *cobra.Command {
 state directory, the configuration, and whether each model upstream answers, accepts its
 key and lists the models that are routed to it. The first line is the answer; then comes what was
 found, and what is missing with the command that provides it. With --fix, make the state
-directory if it is missing, and run these commands. The exit code is 1 if berth serve could not start containers, or not reach a model.`,
+directory if it is missing, and run these commands. The exit code is 1 if berth serve could not start containers, or not reach a model.
+
+With --clients, print instead the lines that point Claude Code, codex, Cursor, VS Code, opencode and Open WebUI to the
+server of BERTH_URL or berth login.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if clients {
+				return printClients(cmd.OutOrStdout(), asJSON)
+			}
 			findings, err := examine(cmd)
 			for tries := 0; err == nil && fix && tries < maxFixes; tries++ { // a fix may reveal what else is missing
 				next := fixOf(findings)
@@ -65,7 +72,9 @@ directory if it is missing, and run these commands. The exit code is 1 if berth 
 	cmd.Flags().String("state", config.DefaultState(), "directory for all state")
 	configFlag(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.Flags().BoolVar(&clients, "clients", false, "print how clients reach the server")
 	cmd.Flags().BoolVar(&fix, "fix", false, "run the commands that provide what is missing")
+	cmd.MarkFlagsMutuallyExclusive("clients", "fix")
 	return cmd
 }
 
@@ -208,6 +217,9 @@ func report(w io.Writer, findings []doctor.Finding, missing string, asJSON bool)
 		if f.Advice != "" {
 			fmt.Fprintf(w, "      %-14s %s\n", "", indented(f.Advice))
 		}
+	}
+	if !slices.ContainsFunc(findings, func(f doctor.Finding) bool { return !f.OK }) {
+		fmt.Fprintln(w, "\nberth doctor --clients prints how Claude Code, codex and other clients reach the server.")
 	}
 	return nil
 }
