@@ -59,11 +59,18 @@ func TestFloors(t *testing.T) {
 	if err := g.Admit(diskspace.Sandboxes); err != nil {
 		t.Fatalf("an empty volume: got %v", err)
 	}
+	if lack := g.Lack(diskspace.Sandboxes); lack != 0 {
+		t.Errorf("an empty volume lacks %d bytes", lack)
+	}
 	r := g.Readings()[0]
 	filler := disktest.Fill(t, dir, r.Low-1<<20)
 	if err := g.Admit(); !refused(err) || g.Refusals() != 1 {
 		t.Errorf("below the low floor: got %v and %d refusals, want %s", err, g.Refusals(),
 			berth.CodeInsufficientStorage)
+	}
+	now := g.Readings()[0]
+	if lack := g.Lack(diskspace.Sandboxes, diskspace.Images); lack != now.Low-now.Free || lack <= 0 {
+		t.Errorf("below the low floor the volume lacks %d bytes, want %d", lack, now.Low-now.Free)
 	}
 	if err := g.Refuse(); err != nil {
 		t.Errorf("below the low floor the database returns: %v", err)
@@ -157,6 +164,9 @@ func TestInodes(t *testing.T) {
 	}
 	if err := g.Admit(); !refused(err) {
 		t.Errorf("got %v, want %s", err, berth.CodeInsufficientStorage)
+	}
+	if lack := g.Lack(diskspace.Sandboxes); lack < 1 {
+		t.Errorf("a volume without inodes lacks %d bytes", lack)
 	}
 }
 

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"fmt"
@@ -19,6 +20,8 @@ type pythonClient struct {
 	env      string // the environment that scripts/setup makes of python/ENV.txt
 	program  string
 	everyday bool // make test runs it
+
+	limit time.Duration // of the program. Default: 5 minutes
 }
 
 var pythonClients = []pythonClient{
@@ -34,6 +37,9 @@ var pythonClients = []pythonClient{
 	{name: "autogen-agentchat", env: "frameworks", program: "use_autogen.py"},
 	{name: "llama-index-llms-openai", env: "openai2", program: "use_llama_index.py"},
 	{name: "pydantic-ai-slim", env: "frameworks", program: "use_pydantic_ai.py"},
+	{name: "harbor", env: "harbor", program: "use_harbor.py", limit: 15 * time.Minute},
+	{name: "smolagents", env: "e2bagents", program: "use_smolagents.py"},
+	{name: "e2b-haystack", env: "e2bagents", program: "use_haystack.py"},
 	{name: "mcp", env: "mcp", program: "use_mcp.py"},
 	{name: "langchain-mcp-adapters", env: "mcpclients", program: "use_langchain_mcp.py"},
 	{name: "anthropic", env: "anthropic", program: "use_anthropic.py"},
@@ -67,7 +73,7 @@ func (c pythonClient) lock() string { return filepath.Join("python", c.env+".txt
 // run runs the client's program, compares the jobs that it did with its titles, and returns what it printed.
 func (c pythonClient) run(t *testing.T, url string, env ...string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), cmp.Or(c.limit, 5*time.Minute))
 	defer cancel()
 	cmd := exec.CommandContext(ctx, c.python(t), "-W", "ignore", c.program)
 	cmd.Dir = "python"

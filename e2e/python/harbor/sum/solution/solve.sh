@@ -1,0 +1,2 @@
+#!/bin/bash
+python3 -c 'print(sum(int(line) for line in open("numbers.txt")))' > sum.txt
