@@ -43,10 +43,8 @@ var pythonClients = []pythonClient{
 	{name: "mcp", env: "mcp", program: "use_mcp.py"},
 	{name: "langchain-mcp-adapters", env: "mcpclients", program: "use_langchain_mcp.py"},
 	{name: "anthropic", env: "anthropic", program: "use_anthropic.py"},
-	{name: "anthropic", env: "anthropic1", program: "use_anthropic.py"},
 	{name: "claude-agent-sdk", env: "anthropic", program: "use_claude_agent.py"},
 	{name: "langchain-anthropic", env: "anthropic", program: "use_langchain_anthropic.py"},
-	{name: "llama-index-llms-anthropic", env: "anthropic1", program: "use_llama_index_anthropic.py"},
 	{name: "litellm", env: "anthropic", program: "use_litellm.py"},
 }
 
