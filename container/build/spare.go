@@ -221,7 +221,7 @@ func (d *Service) spareTemplates(ctx context.Context, p berth.ProjectID, used ma
 // needs that not: t and release are nil.
 func (d *Service) Use(ctx context.Context, p berth.ProjectID, ref string) (t *Template, b *Build, release func(),
 	err error) {
-	if t, b, err = d.Resolve(ctx, p, ref); err != nil || t == nil {
+	if t, _, err = d.Resolve(ctx, p, ref); err != nil || t == nil {
 		return nil, nil, nil, err
 	}
 	release = d.uses.hold(t.ID)
