@@ -136,7 +136,7 @@ func (h *handlers) routes() []exchange.Route {
 		on("POST /v1/containers/{container}/fork", h.containers.fork),
 		on("POST /v1/containers/{container}/pause", h.containers.pause, storesNothing, storesLittle),
 		on("POST /v1/containers/{container}/resume", h.containers.resume, storesNothing, storesLittle),
-		on("/v1/containers/{container}/guest/{path...}", h.containers.guest, throughContainer),
+		guestRoute(h.containers.guest),
 		on("GET /v1/containers/{container}/logs", h.containers.listLogs, readsQuery),
 		on("GET /v1/containers/{container}/stats", h.containers.stats),
 		on("GET /v1/containers/{container}/stats/history", h.containers.statsHistory),

@@ -22,3 +22,10 @@ func (h *containers) guest(x *exchange.Exchange, r *http.Request, c berth.Caller
 	defer release()
 	return envd.Pass(x, r, path, door, h.log)
 }
+
+// guestRoute returns the route of the guests' services.
+func guestRoute(h exchange.Handler) exchange.Route {
+	rt := exchange.On("/v1/containers/{container}/guest/{path...}", h, exchange.ReadsQuery, exchange.NoCORS)
+	rt.Limits = func(r *http.Request) exchange.Traits { return envd.Limits(r.Method, r.PathValue("path")) }
+	return rt
+}

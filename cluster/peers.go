@@ -15,6 +15,7 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/cluster/peer"
+	"github.com/berth-run/berth/internal/forward"
 	"github.com/berth-run/berth/store"
 )
 
@@ -168,40 +169,20 @@ func (p *Peers) Forward(w http.ResponseWriter, r *http.Request, caller *berth.Ca
 		return err
 	}
 	var failed error
-	head := &headWriter{ResponseWriter: w}
 	proxy := *p.proxy
 	proxy.ModifyResponse = func(resp *http.Response) error {
-		head.flush = resp.ContentLength < 0
 		for name := range resp.Header {
 			w.Header().Del(name) // the other server has set it
 		}
 		return nil
 	}
 	proxy.ErrorHandler = func(_ http.ResponseWriter, _ *http.Request, err error) { failed = err }
-	proxy.ServeHTTP(head, out)
+	forward.Serve(proxy, w, out)
 	if failed != nil {
 		return unreachable(failed)
 	}
 	return nil
 }
-
-// A headWriter sends the head of an answer of unknown length before its body. Otherwise an answer that breaks off after
-// its head could lose it, and clients repeat a request whose connection ends without an answer.
-type headWriter struct {
-	http.ResponseWriter
-	flush bool
-}
-
-// WriteHeader implements http.ResponseWriter.
-func (w *headWriter) WriteHeader(status int) {
-	w.ResponseWriter.WriteHeader(status)
-	if w.flush && status >= http.StatusOK {
-		_ = http.NewResponseController(w.ResponseWriter).Flush() // the copy of the body reports the failure
-	}
-}
-
-// Unwrap lets http.ResponseController find what the server's writer can do.
-func (w *headWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // unreachable returns the error for a client whose request another server must serve.
 func unreachable(err error) error {

@@ -15,6 +15,7 @@ import (
 	"github.com/berth-run/berth/api/exchange"
 	"github.com/berth-run/berth/api/preview"
 	"github.com/berth-run/berth/guest"
+	"github.com/berth-run/berth/internal/forward"
 )
 
 // guestPaths matches the services of a guest that clients may use: E2B's envd services for
@@ -32,6 +33,24 @@ var (
 		`^(accept-ranges|connect-.+|content-encoding|content-length|content-range|content-type|etag|last-modified|vary)$`)
 	guestAnswerType = regexp.MustCompile(`^application/(json(; charset=utf-8)?|proto|connect\+json|connect\+proto)$`)
 )
+
+// Paths with which a client writes files, and with which it starts or changes something else. Input to a process that
+// runs and reads are not counted, because a terminal sends each key alone.
+var (
+	guestWrite  = regexp.MustCompile(`^files(/compose)?$`)
+	guestChange = regexp.MustCompile(`^(process\.Process/Start|filesystem\.Filesystem/(MakeDir|Move|Remove))$`)
+)
+
+// Limits returns the limits of a request to a path of the guest. The sandbox's own disk bounds what it stores.
+func Limits(method, path string) exchange.Traits {
+	switch {
+	case method == http.MethodPost && guestWrite.MatchString(path):
+		return exchange.StoresNothing
+	case method == http.MethodPost && guestChange.MatchString(path):
+		return exchange.StoresNothing | exchange.StoresLittle
+	}
+	return exchange.ThroughContainer
+}
 
 // UserHeader selects the user in the sandbox for a request to the guest. E2B's protocol uses
 // the user name of Basic authorization, but here Authorization contains the API key.
@@ -58,7 +77,7 @@ func Pass(x *exchange.Exchange, r *http.Request, path string, door http.RoundTri
 		ErrorHandler:   func(_ http.ResponseWriter, _ *http.Request, err error) { failed = err },
 		ErrorLog:       slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
-	proxy.ServeHTTP(out, r)
+	forward.Serve(proxy, out, r)
 	if failed != nil {
 		return &berth.Error{Code: berth.CodeUnavailable, Message: "The container did not answer.", Err: failed}
 	}

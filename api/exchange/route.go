@@ -28,6 +28,9 @@ type Route struct {
 	// Identity identifies the caller. Nil is an API key.
 	Identity Identity
 
+	// Limits returns the limits of one request, beside those of the route. Nil adds none.
+	Limits func(r *http.Request) Traits
+
 	// WriteError answers with an error in the form of the route's API. Nil is OpenAI's form.
 	WriteError func(x *Exchange, status int, e Error)
 

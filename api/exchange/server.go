@@ -277,6 +277,9 @@ func (s *Server) answer(x *Exchange, r *http.Request, rt Route) error {
 //
 //go:noinline
 func (s *Server) check(x *Exchange, r *http.Request, rt *Route) error {
+	if rt.Limits != nil {
+		rt.Traits |= rt.Limits(r)
+	}
 	if rt.Identity != nil {
 		if err := s.visit(x, r, rt); err != nil {
 			return err

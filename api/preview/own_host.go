@@ -32,46 +32,56 @@ func (d *Door) hostVisitor(x *exchange.Exchange, r *http.Request) (v exchange.Vi
 			d.Domain)
 	}
 	word, query := TakeToken(r.URL.RawQuery)
-	r.URL.RawQuery = query
 	link, key, err := d.hostLink(r, word, container, port)
 	if err != nil {
 		return v, err
 	}
 	v = exchange.Visit{Traits: exchange.ThroughContainer}
-	keyed := exchange.Token(r) != ""
+	token := exchange.Token(r)
+	var secret bool // Authorization is for this server, not for the one in the sandbox
 	if link != nil {
 		v.Caller = berth.Caller{Project: link.Project, Key: key}
 		if word != "" {
 			http.SetCookie(x, PermissionCookie(word, link.ExpiresAt-d.Now().Unix(), secure(r)))
 			if Visits(r) {
-				v.Handle = withoutToken
+				v.Handle = withQuery(query)
 				return v, nil
 			}
 		}
-		if err := d.dropKey(r); err != nil {
+		if secret, err = d.isKey(r, token); err != nil {
 			return v, err
 		}
-		keyed = keyed && exchange.Token(r) == "" // a remaining token is for the server in the sandbox
 	} else {
 		if v.Caller, err = d.identifyHost(r); err != nil {
 			return v, err
 		}
-		r.Header.Del("Authorization") // the caller's key
-		keyed = true
+		secret = true
+	}
+	// Another server that has the container identifies the caller again, so that it gets the request as it came.
+	strip := func(r *http.Request) {
+		r.URL.RawQuery = query
+		if secret {
+			r.Header.Del("Authorization")
+		}
 	}
 	v.Handle = func(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 		return d.show(x, r, c.Project, Target{Container: container, Port: port, Path: r.URL.EscapedPath(), Own: true,
-			Keyed: keyed})
+			Keyed: secret, Strip: strip})
 	}
 	return v, nil
 }
 
-// withoutToken redirects a browser to the URL without the token, which removes it from the address bar and the history.
-func withoutToken(x *exchange.Exchange, r *http.Request, _ berth.Caller) error {
-	x.Header().Set("Cache-Control", "no-store")
-	x.Header().Set("Referrer-Policy", "no-referrer")
-	http.Redirect(x, r, "//"+r.Host+r.URL.RequestURI(), http.StatusSeeOther)
-	return nil
+// withQuery redirects a browser to the URL with the query that lacks the token, which removes the token from the
+// address bar and the history.
+func withQuery(query string) exchange.Handler {
+	return func(x *exchange.Exchange, r *http.Request, _ berth.Caller) error {
+		x.Header().Set("Cache-Control", "no-store")
+		x.Header().Set("Referrer-Policy", "no-referrer")
+		to := *r.URL
+		to.RawQuery = query
+		http.Redirect(x, r, "//"+r.Host+to.RequestURI(), http.StatusSeeOther)
+		return nil
+	}
 }
 
 // hostLink returns the link of a request, that of its token or of a cookie, and the link's key. It returns an
@@ -130,21 +140,20 @@ func (d *Door) identifyHost(r *http.Request) (berth.Caller, error) {
 	return berth.Caller{Project: berth.DefaultProject}, nil
 }
 
-// dropKey removes the Authorization of a request if it is an API key of this server. Any
-// other is for the server in the sandbox.
-func (d *Door) dropKey(r *http.Request) error {
-	token := exchange.Token(r)
+// isKey reports whether the token of a request's Authorization is an API key of this server. Any other is for the
+// server in the sandbox.
+func (d *Door) isKey(r *http.Request, token string) (bool, error) {
 	if token == "" {
-		return nil
+		return false, nil
 	}
 	_, err := d.Exchange.Keys.KeyByHash(r.Context(), sha256.Sum256([]byte(token)))
 	switch {
 	case err == nil || strings.HasPrefix(token, berth.KeyPrefix):
-		r.Header.Del("Authorization")
-	case !errors.Is(err, berth.ErrNotFound):
-		return err
+		return true, nil
+	case errors.Is(err, berth.ErrNotFound):
+		return false, nil
 	}
-	return nil
+	return false, err
 }
 
 // secure reports whether the client uses HTTPS, to this server or to a proxy in front of it.

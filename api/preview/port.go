@@ -107,6 +107,10 @@ func (d *Door) show(x *exchange.Exchange, r *http.Request, p berth.ProjectID, t 
 	}
 	defer release()
 	t.Dial = dial
+	if t.Strip != nil {
+		r = r.Clone(r.Context())
+		t.Strip(r)
+	}
 	r, done, err := x.Duplex(r)
 	if err != nil {
 		return err

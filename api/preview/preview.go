@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/internal/forward"
 )
 
 // Limits of requests to a sandbox.
@@ -60,6 +61,9 @@ type Target struct {
 
 	// Host is the Host header that the server in the sandbox gets. The default is localhost:PORT.
 	Host string
+
+	// Strip removes from a copy of the request what only this server may get; nil is nothing.
+	Strip func(*http.Request)
 
 	// TLS means that the server in the sandbox expects TLS. Its certificate is not verified: it is
 	// as trusted as the server itself.
@@ -133,7 +137,7 @@ func (p *Proxy) Serve(w http.ResponseWriter, r *http.Request, t Target) error {
 		ErrorHandler:   func(_ http.ResponseWriter, _ *http.Request, err error) { failed = err },
 		ErrorLog:       slog.NewLogLogger(p.log.Handler(), slog.LevelDebug),
 	}
-	proxy.ServeHTTP(w, r)
+	forward.Serve(proxy, w, r)
 	if failed == nil {
 		return nil
 	}
