@@ -112,6 +112,19 @@ type NetworkPolicy struct {
 	Denied         []string `json:"denied_addresses,omitempty"` // such as "198.51.100.0/24"; of "open" only
 	// in requests only; never stored or shown with the policy
 	DomainSecrets []DomainSecret `json:"domain_secrets,omitempty"`
+
+	// Proxy is a client's own proxy for all connections of the container. It is sealed in the store, and never shown
+	// with the policy.
+	Proxy *EgressProxy `json:"-"`
+}
+
+// An EgressProxy is a SOCKS5 proxy of a client.
+type EgressProxy struct {
+	Address            string // host:port
+	Username, Password string // may be empty
+	TLS                bool   // of the connection to the proxy
+	ServerName         string // that its certificate has; default: the host of Address
+	CA                 string // PEM; verifies its certificate. Default: the authorities of the server's machine
 }
 
 // A DomainSecret is a value that a container may send to a domain but never sees.

@@ -127,7 +127,7 @@ func newHouseWith(t *testing.T, kinds []tool.Kind, change func(*api.Options), ru
 			}
 			return opts.Exchange.Quota.Store(ctx, p, bytes)
 		}})
-	hooks := webhook.New(st, log)
+	hooks := webhook.New(st, nil, log)
 	jobs := batch.New(batch.Options{Objects: st, Files: uploads, Ended: hooks.BatchEnded, Log: log})
 	stored := skills.New(skills.Options{Objects: st, Contents: blobtest.New(t), Seal: seal.New([32]byte{1}), Log: log,
 		Quota: func(ctx context.Context, p berth.ProjectID, bytes int64) error {
@@ -181,7 +181,7 @@ func newHouseWith(t *testing.T, kinds []tool.Kind, change func(*api.Options), ru
 			Kernels: keeper.Access(), VectorStores: vectors,
 			MCP: mcp.Options{Containers: keeper.Access(), Gate: &egress.Gate{Policy: &h.reach},
 				Timeout: mcpTimeout, Log: log},
-			WebSearch: websearch.Options{Backend: &h.search, Fetcher: download.New(&h.reach, maxWebPage),
+			WebSearch: websearch.Options{Backend: &h.search, Fetcher: download.New(&egress.Gate{Policy: &h.reach}, maxWebPage),
 				Markdown: markdownOf, Text: readPage, Log: log}}), kinds...)...),
 		Files: uploads, Fetcher: letters{}, Owner: "test", Log: log})
 	events.AtEnd(hooks.AtEnd)

@@ -102,6 +102,7 @@ type Entry struct {
 	Host         string `json:"host,omitempty"`
 	Port         int    `json:"port,omitempty"`
 	Address      string `json:"address,omitempty"` // the dialled address
+	Proxy        string `json:"proxy,omitempty"`   // the proxy through which the host was reached
 	Bytes        int64  `json:"bytes,omitempty"`
 	Sent         int64  `json:"sent,omitempty"`     // bytes out of the container
 	Received     int64  `json:"received,omitempty"` // bytes into it

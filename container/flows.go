@@ -85,6 +85,7 @@ func (fs *flows) add(s *instance, f egress.Flow, now time.Time) []audit.Entry {
 	if f.Addr.IsValid() {
 		e.Address = f.Addr.String()
 	}
+	e.Proxy = f.Proxy
 	return append(append(entries, fs.restLocked(s)...), e)
 }
 

@@ -3,6 +3,7 @@ package container
 import (
 	"sync"
 
+	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/egress"
 )
 
@@ -22,7 +23,8 @@ type network struct {
 type access struct {
 	policy     *egress.Policy
 	transforms []egress.Transform
-	ca         *egress.Authority // nil without secrets and transforms
+	ca         *egress.Authority  // nil without secrets and transforms
+	proxy      *berth.EgressProxy // the client's own; may be nil
 }
 
 // open opens a gate for an access. The former one ends.

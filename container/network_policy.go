@@ -11,6 +11,7 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/egress"
+	"github.com/berth-run/berth/egress/proxy"
 )
 
 // Types of a berth.NetworkPolicy.
@@ -49,6 +50,9 @@ type NetworkOptions struct {
 	// Slots bounds the connections of all containers together; nil means no bound.
 	Slots *egress.Slots
 
+	// Proxies are those through which containers reach hosts; nil means none.
+	Proxies *proxy.Selector
+
 	// For tests, as in egress.Gate.
 	Lookup func(ctx context.Context, name string) ([]netip.Addr, error)
 	Dial   func(ctx context.Context, network string, addr netip.AddrPort) (net.Conn, error)
@@ -70,7 +74,10 @@ func (ns *networks) parse(id berth.ContainerID, n *berth.NetworkPolicy, transfor
 			"Only the network policy 'open' has 'denied_addresses'.")
 	}
 	policy := &egress.Policy{}
-	out := &network{access: access{policy: policy, transforms: transforms}}
+	if err := ns.checkProxy(n.Proxy); err != nil {
+		return nil, err
+	}
+	out := &network{access: access{policy: policy, transforms: transforms, proxy: n.Proxy}}
 	switch n.Type {
 	case networkOpen:
 		if !ns.permits(egress.Rule{Name: "*"}) {

@@ -30,6 +30,7 @@ type networkState struct {
 	Secrets    []egress.Secret
 	Transforms []egress.Transform `json:",omitempty"`
 	Authority  []byte
+	Proxy      *berth.EgressProxy `json:",omitempty"`
 }
 
 // secretsObject returns the object with the sealed secrets and transforms of a container's network, or nil if there
@@ -39,14 +40,17 @@ func (ns *networks) secretsObject(s *instance, n *network) (*store.Object, error
 		return nil, nil
 	}
 	a := n.present()
-	if len(n.secrets) == 0 && len(a.transforms) == 0 {
+	if len(n.secrets) == 0 && len(a.transforms) == 0 && a.proxy == nil {
 		return nil, nil
 	}
-	authority, err := a.ca.Marshal()
-	if err != nil {
-		return nil, err
+	saved := networkState{Secrets: n.secrets, Transforms: a.transforms, Proxy: a.proxy}
+	if a.ca != nil {
+		var err error
+		if saved.Authority, err = a.ca.Marshal(); err != nil {
+			return nil, err
+		}
 	}
-	plain, err := json.Marshal(networkState{n.secrets, a.transforms, authority})
+	plain, err := json.Marshal(saved)
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +88,10 @@ func (ns *networks) load(ctx context.Context, s *instance) error {
 	if err := json.Unmarshal(plain, &saved); err != nil {
 		return fmt.Errorf("decode secrets: %w", err)
 	}
-	n.secrets, n.access.transforms = saved.Secrets, saved.Transforms
+	n.secrets, n.access.transforms, n.access.proxy = saved.Secrets, saved.Transforms, saved.Proxy
+	if len(saved.Authority) == 0 {
+		return nil
+	}
 	n.access.ca, err = egress.ParseAuthority(saved.Authority)
 	return err
 }
@@ -170,7 +177,7 @@ func (ns *networks) gates(s *instance, n *network) func(access) *egress.Gate {
 	return func(a access) *egress.Gate {
 		return &egress.Gate{Policy: a.policy, Secrets: n.secrets, Transforms: a.transforms, Value: value, CA: a.ca,
 			Lookup: ns.opts.Network.Lookup, Dial: ns.opts.Network.Dial, Record: record, Traffic: &n.traffic,
-			Slots: ns.opts.Network.Slots}
+			Slots: ns.opts.Network.Slots, Proxy: ns.proxyOf(s.project, a), Roots: ns.opts.Network.Proxies.Authorities()}
 	}
 }
 

@@ -28,13 +28,9 @@ type Fetcher struct {
 	most   int64
 }
 
-// New returns a Fetcher that reaches what the policy allows. It reads one byte more than
+// New returns a Fetcher that reaches what the gate allows. It reads one byte more than
 // most of a file that is larger, which tells the caller that it is.
-func New(p *egress.Policy, most int64) *Fetcher {
-	return newFetcher(&egress.Gate{Policy: p}, most)
-}
-
-func newFetcher(g *egress.Gate, most int64) *Fetcher {
+func New(g *egress.Gate, most int64) *Fetcher {
 	client := g.Client(fetchTime)
 	client.CheckRedirect = follow
 	return &Fetcher{client: client, most: most}

@@ -21,7 +21,7 @@ func host(t *testing.T, h http.HandlerFunc, policy *egress.Policy, names map[str
 	srv := httptest.NewServer(h)
 	t.Cleanup(srv.Close)
 	dialled := 0
-	return newFetcher(&egress.Gate{Policy: policy,
+	return New(&egress.Gate{Policy: policy,
 		Lookup: func(_ context.Context, name string) ([]netip.Addr, error) {
 			if names[name] == "" {
 				return nil, &net.DNSError{Name: name, IsNotFound: true}

@@ -56,7 +56,7 @@ var suites = []suite{
 		"TestBuildKilled", "TestRestoreKilled", "TestVolumesKilled", "TestImportKilled", "TestLargeFiles",
 		"TestLogsHoldNoSecrets", "TestMCPKilled", "TestMessages", "TestMove", "TestMoveKilled", "TestClientsNode",
 		"TestCompose", "TestComposeCluster", "TestOutage", "TestOnPostgres", "TestPostgresRestarts",
-		"TestPreviewHost", "TestProgram", "TestProgramKilled", "TestClientsPython", "TestRegistries",
+		"TestPreviewHost", "TestProgram", "TestProgramKilled", "TestProxy", "TestClientsPython", "TestRegistries",
 		"TestRetryAfterCrash", "TestSession", "TestShellDefault", "TestSkill", "TestSkillPrompt", "TestSkillStartKilled",
 		"TestSkillDeleted", "TestSkillSession", "TestSlowDisk", "TestSnapshotCrash", "TestStopWithSockets",
 		"TestStartKilled", "TestStopUnmountsVolumes", "TestStopAll", "TestStopRefuses", "TestBusyBox",

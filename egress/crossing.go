@@ -25,6 +25,7 @@ type crossing struct {
 	flow     *Flow
 	recorded sync.Once
 	answered bool            // errors were answered in HTTP
+	tunneled bool            // the host was reached before the client's first bytes were known
 	used     map[string]bool // names of the secrets that were filled in
 
 	sent, received atomic.Int64
@@ -204,17 +205,24 @@ func (g *guardedConn) Read(p []byte) (int, error) {
 // dial resolves the host and connects to an allowed address. The name is resolved once, so
 // that the address checked is the address used.
 func (c *crossing) dial(ctx context.Context) (net.Conn, error) {
+	if via := c.gate.proxyFor(ctx, c.target); via != nil {
+		conn, err := c.gate.reachThrough(ctx, via, c.decision, c.target)
+		if err == nil {
+			c.reached(netip.Addr{}, via.String())
+		}
+		return conn, err
+	}
 	conn, addr, err := c.gate.reach(ctx, c.decision, c.target)
 	if err == nil {
-		c.reached(addr)
+		c.reached(addr, "")
 	}
 	return conn, err
 }
 
-// reached records the start of the connection, the first time it is called.
-func (c *crossing) reached(a netip.Addr) {
+// reached records the start of the connection, to an address or through a proxy, the first time it is called.
+func (c *crossing) reached(a netip.Addr, via string) {
 	c.recorded.Do(func() {
-		c.flow.Addr = a
+		c.flow.Addr, c.flow.Proxy = a, via
 		c.gate.Traffic.allowed()
 		opening := *c.flow
 		opening.Opening, opening.Allowed, opening.Took = true, true, time.Since(opening.Started)

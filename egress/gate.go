@@ -17,6 +17,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/berth-run/berth/egress/proxy"
 )
 
 const (
@@ -55,6 +57,10 @@ type Gate struct {
 	Lookup func(ctx context.Context, name string) ([]netip.Addr, error)
 	Dial   func(ctx context.Context, network string, addr netip.AddrPort) (net.Conn, error)
 	Own    func(netip.Addr) bool // reports an address of this machine; nil means Own
+
+	// Proxy returns the proxy through which a host and a port are reached, or nil. Nil: there are no proxies. A proxy
+	// resolves names, so it must refuse those that lead to private addresses.
+	Proxy func(ctx context.Context, address string) *proxy.Server
 
 	connections atomic.Int64
 	lent        atomic.Int64 // borrowed large buffers
@@ -119,7 +125,8 @@ type Flow struct {
 	Opening  bool // the connection has just reached its host; another Flow follows at its end
 	Allowed  bool
 	Reason   string     // the rule that allowed it, or the reason for the refusal
-	Addr     netip.Addr // the dialled address; invalid if the host was not reached
+	Addr     netip.Addr // the dialled address; invalid if the host was not reached, or through a proxy
+	Proxy    string     // address of the proxy through which the host was reached
 	Secrets  []string   // names of the secrets that were filled in, sorted
 	Started  time.Time
 	Took     time.Duration

@@ -10,17 +10,31 @@ import (
 	"net"
 	"net/http"
 	"net/http/httputil"
+	"net/netip"
 	"net/url"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/berth-run/berth/egress/proxy"
 )
+
+// asksProxy returns the proxy that gets requests as they are, not through a tunnel, or nil. A tunnel leads to one host,
+// a request of plain HTTP to the one that it names. So an address, at which any name is allowed, needs a tunnel.
+func (c *crossing) asksProxy(scheme string) *proxy.Server {
+	via := c.gate.proxyFor(c.ctx, c.target)
+	if via == nil || scheme != "http" || c.tunneled || c.decision.Address || !via.Requests() {
+		return nil
+	}
+	return via
+}
 
 // serveHTTP forwards plain HTTP requests. Each must name the allowed host. The first request
 // uses the connection host, if it is not nil.
 func (c *crossing) serveHTTP(client *countedConn, what fills, host net.Conn) error {
 	_ = client.SetReadDeadline(time.Time{})
+	c.tunneled = host != nil
 	var first sync.Once
 	return c.proxy(client, "http", what, func(ctx context.Context) (conn net.Conn, err error) {
 		first.Do(func() { conn = host })
@@ -66,10 +80,28 @@ func (c *crossing) proxy(client net.Conn, scheme string, what fills, dial func(c
 
 		MaxResponseHeaderBytes: maxAnswerHeader,
 	}
+	via := c.asksProxy(scheme)
+	if via != nil {
+		transport.Proxy = http.ProxyURL(via.URL())
+		tunnel := transport.DialContext
+		transport.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+			if address != via.String() {
+				return tunnel(ctx, network, address)
+			}
+			if err := c.gate.mayAsk(c.decision, c.target); err != nil {
+				return nil, err
+			}
+			conn, err := via.Connect(ctx)
+			if err == nil {
+				c.reached(netip.Addr{}, via.String())
+			}
+			return conn, err
+		}
+	}
 	defer transport.CloseIdleConnections()
 	c.answered = true
 	gathered := &gatherer{Conn: client, gate: c.gate}
-	f := &forwarder{crossing: c, client: gathered, scheme: scheme, fills: what, mask: c.gate.mask()}
+	f := &forwarder{crossing: c, client: gathered, scheme: scheme, fills: what, mask: c.gate.mask(), asks: via != nil}
 	f.proxy = &httputil.ReverseProxy{
 		Transport:      transport,
 		FlushInterval:  -1,
@@ -103,6 +135,7 @@ type forwarder struct {
 	mask     *mask
 	proxy    *httputil.ReverseProxy
 	refused  error // the last refusal
+	asks     bool  // requests name their host to a proxy
 }
 
 func (f *forwarder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -132,6 +165,12 @@ func (f *forwarder) rewrite(r *httputil.ProxyRequest) {
 	target := f.crossing.target
 	r.Out.URL.Scheme, r.Out.URL.Host = f.scheme, net.JoinHostPort(target.Host, strconv.Itoa(target.Port))
 	r.Out.Host = r.In.Host
+	if f.asks { // the proxy connects to what the request line names: the target, not the client's spelling
+		r.Out.Host = ""
+		if target.Port == 80 {
+			r.Out.URL.Host = target.Host
+		}
+	}
 	if !mayUpgrade(r.Out.Header.Get("Upgrade"), f.fills.any()) {
 		r.Out.Header.Del("Upgrade")
 		r.Out.Header.Del("Connection")
@@ -144,6 +183,9 @@ func (f *forwarder) rewrite(r *httputil.ProxyRequest) {
 
 // hide masks secrets in a response.
 func (f *forwarder) hide(r *http.Response) error {
+	if f.asks && r.StatusCode == http.StatusProxyAuthRequired {
+		return errors.New("the proxy refuses the credentials of this server")
+	}
 	if f.fills.any() {
 		f.mask.response(r)
 	}

@@ -6,12 +6,13 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/tool"
 )
 
 // start runs r in the background until it ends or is stopped.
 func (e *Engine) start(r *run) {
-	ctx, cancel := context.WithCancelCause(trace.ContextWithSpan(e.base, r.span))
+	ctx, cancel := context.WithCancelCause(trace.ContextWithSpan(berth.WithProject(e.base, r.record.Project), r.span))
 	r.cancel, r.ended, r.outage.hurry = cancel, make(chan struct{}), make(chan chan struct{})
 	if r.stopped != nil {
 		cancel(r.stopped)

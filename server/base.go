@@ -11,10 +11,12 @@ import (
 	"github.com/berth-run/berth/audit"
 	"github.com/berth-run/berth/cluster"
 	"github.com/berth-run/berth/diskspace"
+	"github.com/berth-run/berth/egress/proxy"
 	"github.com/berth-run/berth/internal/seal"
 	"github.com/berth-run/berth/people/oidc"
 	"github.com/berth-run/berth/project"
 	"github.com/berth-run/berth/server/config"
+	"github.com/berth-run/berth/server/outbound"
 	"github.com/berth-run/berth/server/state"
 	"github.com/berth-run/berth/store"
 	"github.com/berth-run/berth/store/sqlite"
@@ -36,15 +38,15 @@ type base struct {
 	db      store.Store    // disk, and responses that are not to be stored
 	audit   *audit.Log
 	quota   *project.Quota
-	callers store.Keys   // of db, and the tokens of people
-	door    *oidc.Door   // where people sign in; nil if they do not
-	tracer  trace.Tracer // nil if traces are not exported
+	callers store.Keys      // of db, and the tokens of people
+	door    *oidc.Door      // where people sign in; nil if they do not
+	tracer  trace.Tracer    // nil if traces are not exported
+	proxies *proxy.Selector // nil without proxies
 }
 
 // openBase locks the state directory, unless o.start has locked it, and opens its database and
 // audit record.
 func (s *Server) openBase(ctx context.Context, o Options) (*base, error) {
-	// audit record.
 	b := &base{Options: o}
 	var err error
 	if b.start == nil {
@@ -95,6 +97,10 @@ func (s *Server) openBase(ctx context.Context, o Options) (*base, error) {
 	}
 	s.later(func(context.Context) error { return b.audit.Close() })
 	b.audit.OnFull(b.space.MakeRoom)
+	if b.proxies, err = outbound.Open(o.Config); err != nil {
+		return nil, err
+	}
+	s.proxies = b.proxies
 	if err := s.startForwarding(b); err != nil {
 		return nil, err
 	}

@@ -94,7 +94,7 @@ func containerOptions(b *base, data *blobs, c *containers) (container.Options, e
 	if !b.cluster.Alone() {
 		volumes, shares = nil, b.quota // a volume is on one machine
 	}
-	network, err := networkOptions(config.Network)
+	network, err := networkOptions(b.Config)
 	if err != nil {
 		return container.Options{}, fmt.Errorf("configure network: %w", err)
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/container"
 	"github.com/berth-run/berth/download"
-	"github.com/berth-run/berth/egress"
+	"github.com/berth-run/berth/egress/proxy"
 	"github.com/berth-run/berth/engine"
 	"github.com/berth-run/berth/internal/ration"
 	"github.com/berth-run/berth/journal"
@@ -59,10 +59,10 @@ func (s *Server) startEngine(ctx context.Context, b *base, data *blobs, c *conta
 	r.journal.AtEnd(s.metrics.AtEnd)
 	r.status = &statuses{started: time.Now(), containers: c.service, upstreams: r.upstreams, space: b.space}
 	r.journal.AtEnd(r.status.atEnd)
-	r.webhooks = webhook.New(b.db, b.Log)
+	r.webhooks = webhook.New(b.db, b.proxies, b.Log)
 	r.journal.AtEnd(r.webhooks.AtEnd)
 	s.later(b.startOnce("webhooks", r.webhooks.Run))
-	opts, err := engineOptions(b.Config)
+	opts, err := engineOptions(b.Config, b.proxies)
 	if err != nil {
 		return nil, err
 	}
@@ -105,9 +105,9 @@ func tools(b *base, containers *container.Access, vectors *vectorstore.Service, 
 		Output: config.Shell.Output}
 	servers := mcp.Options{Containers: containers, Timeout: config.MCP.Timeout, Decoding: decoding, Log: log}
 	if policy := policyOf(config.MCP.Allowed, config.MCP.Private); policy != nil {
-		servers.Gate = &egress.Gate{Policy: policy}
+		servers.Gate = gateOf(policy, b.proxies)
 	}
-	web, err := webSearchOptions(config.WebSearch, log)
+	web, err := webSearchOptions(config.WebSearch, b.proxies, log)
 	if err != nil {
 		return nil, config.In(err)
 	}
@@ -135,7 +135,7 @@ func shellEnvironment(defaults config.Shell,
 }
 
 // engineOptions returns the configured options of the engine.
-func engineOptions(config *config.Config) (engine.Options, error) {
+func engineOptions(config *config.Config, proxies *proxy.Selector) (engine.Options, error) {
 	budget, err := config.Budget.Parse()
 	if err != nil {
 		return engine.Options{}, err
@@ -145,7 +145,7 @@ func engineOptions(config *config.Config) (engine.Options, error) {
 		Retry: engine.Retry{Attempts: config.Retry.Attempts, Patience: config.Retry.Patience,
 			Final: config.Retry.Continue == "fail"}}
 	if policy := policyOf(config.Fetch.Allowed, config.Fetch.Private); policy != nil {
-		opts.Fetcher = download.New(policy, engine.MaxInlineFile)
+		opts.Fetcher = download.New(gateOf(policy, proxies), engine.MaxInlineFile)
 	}
 	return opts, nil
 }

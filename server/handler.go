@@ -90,6 +90,7 @@ func (s *Server) newHandler(ctx context.Context, b *base, data *blobs, c *contai
 		return nil, err
 	}
 	images := &templates.Puller{Templates: c.templates, Registries: b.Config.E2B.Registries, Mirror: mirror,
+		Proxies:   b.proxies,
 		UserAgent: "berth/" + b.Build.Version,
 		Quota:     b.quota, Most: int64(b.Config.E2B.ImageSize),
 		InUse: func(ctx context.Context) (map[string]bool, error) {

@@ -81,7 +81,7 @@ func verify(c *config.Config, models bool) []error {
 			wrong = routing.Unrouted(routes.Router, c.Images.Model, c.Vectors.EmbeddingModel)
 		}
 	}
-	_, err := webSearchOptions(c.WebSearch, slog.New(slog.DiscardHandler))
+	_, err := webSearchOptions(c.WebSearch, nil, slog.New(slog.DiscardHandler))
 	wrong = append(wrong, config.Flatten(err)...)
 	if _, err := c.SignIn.Secret(); err != nil {
 		wrong = append(wrong, err)
@@ -90,6 +90,6 @@ func verify(c *config.Config, models bool) []error {
 		_, err := config.ReadCertificate(c.Server.TLS)
 		wrong = append(wrong, config.Flatten(err)...)
 	}
-	_, err = networkOptions(c.Containers.Network)
+	_, err = networkOptions(c)
 	return append(wrong, config.Flatten(err)...)
 }

@@ -3,12 +3,15 @@ package server
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 
 	"github.com/berth-run/berth/container"
 	"github.com/berth-run/berth/egress"
+	"github.com/berth-run/berth/egress/proxy"
 	"github.com/berth-run/berth/server/config"
+	"github.com/berth-run/berth/server/outbound"
 )
 
 // policyOf returns the policy for the server's own requests, or nil if nothing is allowed.
@@ -32,8 +35,18 @@ func policyOf(allowed, private []config.EgressRule) *egress.Policy {
 	return p
 }
 
+// gateOf returns the gate of the server's own requests, through the proxies.
+func gateOf(policy *egress.Policy, proxies *proxy.Selector) *egress.Gate {
+	g := &egress.Gate{Policy: policy}
+	if proxies.Active() {
+		g.Proxy, g.Roots = proxies.For, proxies.Roots
+	}
+	return g
+}
+
 // networkOptions returns the options of the network of containers.
-func networkOptions(c config.Network) (container.NetworkOptions, error) {
+func networkOptions(whole *config.Config) (container.NetworkOptions, error) {
+	c := whole.Containers.Network
 	var out container.NetworkOptions
 	if c.Allowed != nil {
 		out.Allowed = rules(c.Allowed)
@@ -42,8 +55,18 @@ func networkOptions(c config.Network) (container.NetworkOptions, error) {
 	out.Slots = egress.NewSlots(cmp.Or(c.Connections, config.DefaultEgress()))
 	var err error
 	if c.TrustHost == nil || *c.TrustHost {
-		out.Authorities, err = hostAuthorities()
+		if out.Authorities, err = hostAuthorities(); err != nil {
+			return out, err
+		}
 	}
+	more, err := outbound.Authorities(whole)
+	if err != nil {
+		return out, fmt.Errorf("read authorities of proxy: %w", err)
+	}
+	if len(more) > 0 {
+		out.Authorities = append(append(out.Authorities, '\n'), more...)
+	}
+	out.Proxies, err = outbound.Open(whole)
 	return out, err
 }
 

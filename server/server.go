@@ -18,6 +18,7 @@ import (
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/exchange"
 	"github.com/berth-run/berth/audit"
+	"github.com/berth-run/berth/egress/proxy"
 	"github.com/berth-run/berth/internal/nofile"
 	"github.com/berth-run/berth/metrics"
 	"github.com/berth-run/berth/project"
@@ -47,6 +48,7 @@ type Server struct {
 	priced   atomic.Bool                                    // any upstream has prices
 
 	reloader reloader
+	proxies  *proxy.Selector // nil without proxies
 }
 
 // New creates a server and its parts. If it fails, it closes the parts already created.

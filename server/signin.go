@@ -25,7 +25,8 @@ func (s *Server) openSignIn(b *base) {
 		Life: c.Session})
 	url := strings.TrimSuffix(c.URL, "/")
 	provider := oidc.NewProvider(oidc.Options{Issuer: c.Issuer, ClientID: c.ClientID, ClientSecret: secret,
-		RedirectURL: url + oidc.CallbackPath, Scopes: c.Scopes, GroupsClaim: c.GroupsClaim, Log: b.Log})
+		RedirectURL: url + oidc.CallbackPath, Scopes: c.Scopes, GroupsClaim: c.GroupsClaim,
+		Transport: b.proxies.Transport(), Log: b.Log})
 	b.door = &oidc.Door{Provider: provider, People: service, Seal: b.keys.Newest(), Title: c.Title(), URL: url,
 		Log: b.Log, Now: time.Now, Admit: s.forwarded.admit}
 	b.callers = service.Keys(b.db)

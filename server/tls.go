@@ -17,6 +17,7 @@ import (
 	"golang.org/x/crypto/acme"
 	"golang.org/x/crypto/acme/autocert"
 
+	"github.com/berth-run/berth/egress/proxy"
 	"github.com/berth-run/berth/internal/conns"
 	"github.com/berth-run/berth/internal/nofile"
 	"github.com/berth-run/berth/server/config"
@@ -69,7 +70,7 @@ func (s *Server) startTLS(c config.ServerTLS, state string) (*tls.Config, error)
 		conf.GetCertificate = s.reloader.certs.get
 		return conf, nil
 	case len(c.ACME.Domains) > 0:
-		m, err := acmeManager(c.ACME, state)
+		m, err := acmeManager(c.ACME, state, s.proxies)
 		if err != nil {
 			return nil, err
 		}
@@ -82,8 +83,9 @@ func (s *Server) startTLS(c config.ServerTLS, state string) (*tls.Config, error)
 
 // acmeManager returns the client of the authority. Its account key and certificates are in the
 // directory acme of the state directory.
-func acmeManager(c config.ACME, state string) (*autocert.Manager, error) {
-	client := &acme.Client{DirectoryURL: c.Directory, HTTPClient: &http.Client{Timeout: time.Minute}}
+func acmeManager(c config.ACME, state string, proxies *proxy.Selector) (*autocert.Manager, error) {
+	client := &acme.Client{DirectoryURL: c.Directory, HTTPClient: &http.Client{Timeout: time.Minute,
+		Transport: proxies.Transport()}}
 	if c.Directory == "" {
 		client.DirectoryURL = acme.LetsEncryptURL
 	}
@@ -96,8 +98,8 @@ func acmeManager(c config.ACME, state string) (*autocert.Manager, error) {
 		if !roots.AppendCertsFromPEM(pem) {
 			return nil, fmt.Errorf("server.tls.acme.ca_file: %s contains no certificate", c.CAFile)
 		}
-		client.HTTPClient.Transport = &http.Transport{Proxy: http.ProxyFromEnvironment,
-			TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}
+		client.HTTPClient.Transport = proxies.Transport(proxy.WithTLS(&tls.Config{RootCAs: roots,
+			MinVersion: tls.VersionTLS12}))
 	}
 	return &autocert.Manager{Prompt: autocert.AcceptTOS, Cache: autocert.DirCache(filepath.Join(state, "acme")),
 		HostPolicy: autocert.HostWhitelist(c.Domains...), Client: client, Email: c.Email}, nil

@@ -235,7 +235,7 @@ func TestACME(t *testing.T) {
 				"https://") {
 				t.Errorf("plain HTTP: got %s to %s", resp.Status, to)
 			}
-			m, err := acmeManager(s.reloader.started.Server.TLS.ACME, filepath.Join(dir, "state"))
+			m, err := acmeManager(s.reloader.started.Server.TLS.ACME, filepath.Join(dir, "state"), nil)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -25,7 +25,7 @@ func (s *Server) startTracing(ctx context.Context, b *base) (trace.Tracer, error
 		return nil, err
 	}
 	exporter, err := tracing.New(ctx, tracing.Options{Endpoint: endpoint, Headers: headers, Sample: c.Sample,
-		Version: b.Build.Version, Instance: b.node, Log: b.Log})
+		Version: b.Build.Version, Transport: b.proxies.Transport(), Instance: b.node, Log: b.Log})
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/download"
+	"github.com/berth-run/berth/egress/proxy"
 	"github.com/berth-run/berth/server/config"
 	"github.com/berth-run/berth/tool/websearch"
 	"github.com/berth-run/berth/tool/websearch/backend"
@@ -20,7 +21,7 @@ import (
 const pageCPU = 10
 
 // webSearchOptions returns the tool's options. They have no backend if none is configured.
-func webSearchOptions(c config.WebSearch, log *slog.Logger) (websearch.Options, error) {
+func webSearchOptions(c config.WebSearch, proxies *proxy.Selector, log *slog.Logger) (websearch.Options, error) {
 	o := websearch.Options{Log: log}
 	if c.Backend == "" {
 		return o, nil
@@ -30,11 +31,11 @@ func webSearchOptions(c config.WebSearch, log *slog.Logger) (websearch.Options, 
 		return o, err
 	}
 	if o.Backend, err = backend.New(backend.Options{Name: c.Backend, URL: c.URL, Key: key, Timeout: c.Timeout,
-		Log: log}); err != nil {
+		Transport: proxies.Transport(), Log: log}); err != nil {
 		return o, fmt.Errorf("web_search.%w", err)
 	}
 	if policy := policyOf(c.Allowed, c.Private); policy != nil {
-		o.Fetcher = download.New(policy, websearch.MaxPage)
+		o.Fetcher = download.New(gateOf(policy, proxies), websearch.MaxPage)
 	}
 	o.Markdown = func(ctx context.Context, address, mediaType string, content io.Reader) (title, markdown string,
 		err error) {

@@ -37,7 +37,7 @@ func newClient(opts Options) *client {
 	}
 	c := &client{url: u.String(), headers: opts.Headers, http: opts.Client}
 	if c.http == nil {
-		c.http = &http.Client{Timeout: timeout}
+		c.http = &http.Client{Timeout: timeout, Transport: opts.Transport}
 	}
 	return c
 }

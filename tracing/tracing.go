@@ -24,8 +24,10 @@ type Options struct {
 	Sample   float64           // share of the traces to export, from 0 to 1, where the client has not decided
 	Version  string            // of the server
 	Instance string            // names this server among several
-	Client   *http.Client      // default: one with a timeout
-	Log      *slog.Logger
+	Client   *http.Client      // default: one with a timeout and Transport
+
+	Transport http.RoundTripper // default: http.DefaultTransport
+	Log       *slog.Logger
 }
 
 // An Exporter collects the spans of its tracer and sends them in batches. While the collector is

@@ -237,7 +237,7 @@ func (s *Service) deliver(ctx context.Context, ref store.ObjectRef) error {
 		return s.giveUp(ctx, ref)
 	}
 	start := time.Now()
-	status, failure := s.post(ctx, e, d)
+	status, failure := s.post(berth.WithProject(ctx, ref.Project), e, d)
 	if ctx.Err() != nil {
 		return nil // the server is stopping; the attempt is repeated after the next start
 	}

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/egress/proxy"
 	"github.com/berth-run/berth/store"
 )
 
@@ -52,10 +53,11 @@ type Service struct {
 	anywhere, public *http.Client // see newClient
 }
 
-// New returns a service that stores endpoints and deliveries in objects.
-func New(objects store.Objects, log *slog.Logger) *Service {
-	return &Service{objects: objects, log: log, sender: newSender(), anywhere: newClient(false),
-		public: newClient(true)}
+// New returns a service that stores endpoints and deliveries in objects. It sends through the proxies, which may be
+// nil.
+func New(objects store.Objects, proxies *proxy.Selector, log *slog.Logger) *Service {
+	return &Service{objects: objects, log: log, sender: newSender(), anywhere: newClient(false, proxies),
+		public: newClient(true, proxies)}
 }
 
 // endpoint is the stored form of an endpoint.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/egress"
+	"github.com/berth-run/berth/egress/proxy"
 )
 
 const (
@@ -32,11 +33,13 @@ func reachable(a netip.Addr) bool { return egress.Public(a) && !egress.Own(a) }
 // newClient returns a client that follows no redirects. If public is true, it connects
 // to public addresses only, except those of this machine: a firewall in front of it does
 // not see connections from here.
-func newClient(public bool) *http.Client {
+func newClient(public bool, proxies *proxy.Selector) *http.Client {
 	dialer := &net.Dialer{Timeout: postTime}
-	proxy := http.ProxyFromEnvironment
+	options := []proxy.Option{proxy.WithDialer(dialer.DialContext)}
 	if public {
-		proxy = nil // a proxy would hide the address from Control
+		// The environment's proxy would hide the address from Control. The configuration's is trusted to refuse names
+		// that lead to private addresses.
+		options = append(options, proxy.WithoutEnvironment(), proxy.WithGuard(egress.PublicTarget))
 		dialer.Control = func(_, address string, _ syscall.RawConn) error {
 			to, err := netip.ParseAddrPort(address)
 			if err != nil || !reachable(to.Addr()) {
@@ -45,9 +48,9 @@ func newClient(public bool) *http.Client {
 			return nil
 		}
 	}
-	return &http.Client{Timeout: postTime,
-		Transport: &http.Transport{Proxy: proxy, DialContext: dialer.DialContext, MaxIdleConnsPerHost: atOnce,
-			IdleConnTimeout: time.Minute, ForceAttemptHTTP2: true},
+	transport := proxies.Transport(options...)
+	transport.MaxIdleConnsPerHost, transport.IdleConnTimeout = atOnce, time.Minute
+	return &http.Client{Timeout: postTime, Transport: transport,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 }
 
@@ -95,7 +98,8 @@ func (s *Service) Test(ctx context.Context, p berth.ProjectID, id berth.WebhookI
 	if err != nil {
 		return 0, err
 	}
-	status, failure := s.post(ctx, e, &Delivery{ID: berth.NewID(berth.PrefixDelivery), Payload: payload})
+	status, failure := s.post(berth.WithProject(ctx, p), e,
+		&Delivery{ID: berth.NewID(berth.PrefixDelivery), Payload: payload})
 	if status == 0 {
 		s.log.Info("failed to send test webhook", "project", p, "endpoint", id, "err", failure)
 		return 0, berth.Errorf(berth.CodeInvalid,

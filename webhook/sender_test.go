@@ -35,7 +35,7 @@ func (g *gone) ExpiredObjects(context.Context, store.Kind, time.Time, int) ([]st
 func TestOutageIsLoggedOnce(t *testing.T) {
 	var text bytes.Buffer
 	db := &gone{queried: make(chan struct{})}
-	s := New(db, slog.New(slog.NewTextHandler(&text, nil)))
+	s := New(db, nil, slog.New(slog.NewTextHandler(&text, nil)))
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() {

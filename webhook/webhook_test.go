@@ -56,7 +56,7 @@ func newHouse(t *testing.T) *house {
 		t.Fatal(err)
 	}
 	h := &house{t: t, db: db, came: make(chan struct{}, 1000)}
-	h.svc, h.stop = New(db, slog.New(slog.NewTextHandler(t.Output(), nil))), func() {}
+	h.svc, h.stop = New(db, nil, slog.New(slog.NewTextHandler(t.Output(), nil))), func() {}
 	h.srv = httptest.NewServer(http.HandlerFunc(h.serve))
 	t.Cleanup(func() {
 		h.stop()
@@ -332,7 +332,7 @@ func TestRestart(t *testing.T) {
 	if l := h.log(e.ID, func(l []*Delivery) bool { return true }); l[0].Status != Pending || len(l[0].Attempts) != 0 {
 		t.Errorf("after the end of the first process: %+v", l[0])
 	}
-	h.svc = New(h.db, h.svc.log)
+	h.svc = New(h.db, nil, h.svc.log)
 	h.start()
 	h.log(e.ID, func(l []*Delivery) bool { return l[0].Status == Delivered })
 }

@@ -23,6 +23,7 @@ type network struct {
 	PublicTraffic *bool                            `json:"allowPublicTraffic"` // nil means true
 	RequestHost   string                           `json:"maskRequestHost"`
 	HTTPSPorts    []int                            `json:"httpsPorts"`
+	Proxy         *deadline.EgressProxy            `json:"egressProxy"`
 }
 
 // Bounds on rules.
@@ -96,12 +97,43 @@ func policyOf(o *deadline.Outward) (*berth.NetworkPolicy, []egress.Transform, er
 	}
 	switch {
 	case !denied:
-		return &berth.NetworkPolicy{Type: "open", AllowedDomains: o.AllowOut, Denied: o.DenyOut}, transforms, nil
+		return &berth.NetworkPolicy{Type: "open", AllowedDomains: o.AllowOut, Denied: o.DenyOut,
+			Proxy: proxyOf(o.Proxy)}, transforms, nil
 	case len(o.AllowOut) > 0:
-		return &berth.NetworkPolicy{Type: "allowlist", AllowedDomains: o.AllowOut}, transforms, nil
+		return &berth.NetworkPolicy{Type: "allowlist", AllowedDomains: o.AllowOut, Proxy: proxyOf(o.Proxy)}, transforms,
+			nil
 	}
 	return nil, transforms, nil
 }
+
+// proxyOf returns the proxy of a request, or nil.
+func proxyOf(p *deadline.EgressProxy) *berth.EgressProxy {
+	if p == nil {
+		return nil
+	}
+	out := &berth.EgressProxy{Address: p.Address, Username: p.Username, Password: p.Password}
+	if p.TLS != nil {
+		out.TLS, out.ServerName, out.CA = p.TLS.Enabled, p.TLS.ServerName, p.TLS.CA
+	}
+	return out
+}
+
+// egressProxy checks a client's proxy. Without one, connections are made directly, as E2B's clients write null.
+func egressProxy(at string, v any) error {
+	if v == nil {
+		return nil
+	}
+	return proxyBody(at, v)
+}
+
+var proxyBody = rule.Object(rule.Fields{"address": rule.Text(1, 300), "username": rule.Text(0, 255),
+	"password": rule.Text(0, 255), "tls": func(at string, v any) error {
+		if v == nil {
+			return nil
+		}
+		return rule.Object(rule.Fields{"enabled": rule.Boolean, "serverName": rule.Text(0, 253),
+			"caCert": rule.Text(0, 64<<10)}, "enabled")(at, v)
+	}}, "address")
 
 // isAddresses reports whether a text is an address or a range of addresses, and not the name of a host.
 func isAddresses(text string) bool {
@@ -149,17 +181,18 @@ type networkInfo struct {
 	PublicTraffic bool                             `json:"allowPublicTraffic"`
 	RequestHost   string                           `json:"maskRequestHost,omitempty"`
 	HTTPSPorts    []int                            `json:"httpsPorts,omitempty"`
+	Proxy         *deadline.EgressProxy            `json:"egressProxy,omitempty"`
 }
 
 func networkOf(rec *deadline.Record) *networkInfo {
 	return &networkInfo{rec.Outward.AllowOut, rec.Outward.DenyOut, rec.Outward.Rules, !rec.Ports.Private,
-		rec.Ports.Host, rec.Ports.TLS}
+		rec.Ports.Host, rec.Ports.TLS, rec.Outward.Proxy}
 }
 
 // networkBody checks the body of PUT /sandboxes/{sandbox}/network.
 var networkBody = rule.Object(rule.Fields{"allow_internet_access": rule.Boolean,
 	"allowOut": rule.List(rule.Text(1, 256), 100), "denyOut": rule.List(rule.Text(1, 64), 100),
-	"rules": rulesBody, "egressProxy": rule.Unsupported})
+	"rules": rulesBody, "egressProxy": egressProxy})
 
 // setNetwork serves PUT /sandboxes/{sandbox}/network: it replaces all rules for connections to the
 // outside, and ends those that are open.
@@ -182,6 +215,7 @@ func (h *sandboxes) setNetwork(x *exchange.Exchange, r *http.Request, c berth.Ca
 		}
 		_, err := h.deadlines.Update(r.Context(), c.Project, id, func(rec *deadline.Record) error {
 			rec.Outward = body
+			rec.Outward.Proxy = body.Proxy.Shown()
 			return nil
 		})
 		return err

@@ -58,7 +58,7 @@ var createBody = rule.Object(rule.Fields{
 	"autoResume":            rule.Object(rule.Fields{"enabled": rule.Boolean}),
 	"network": rule.Object(rule.Fields{
 		"allowOut": rule.List(rule.Text(1, 256), 100), "denyOut": rule.List(rule.Text(1, 64), 100),
-		"allowPublicTraffic": rule.Boolean, "rules": rulesBody, "egressProxy": rule.Unsupported,
+		"allowPublicTraffic": rule.Boolean, "rules": rulesBody, "egressProxy": egressProxy,
 		"maskRequestHost": requestHost, "httpsPorts": rule.List(rule.Integer(1, 65535), 100)}),
 	"mcp":          rule.Unsupported,
 	"iam":          rule.Unsupported,
@@ -175,11 +175,12 @@ func (h *sandboxes) createFor(x *exchange.Exchange, r *http.Request, c berth.Cal
 		timeout = *body.Timeout
 	}
 	outward := deadline.Outward{Internet: body.Internet, AllowOut: body.Network.AllowOut, DenyOut: body.Network.DenyOut,
-		Rules: body.Network.Rules}
+		Rules: body.Network.Rules, Proxy: body.Network.Proxy}
 	policy, transforms, err := policyOf(&outward)
 	if err != nil {
 		return err
 	}
+	outward.Proxy = outward.Proxy.Shown()
 	req := container.CreateRequest{Name: "e2b", NetworkPolicy: policy, Transforms: transforms,
 		ExpiresAfter: &berth.ExpiresAfter{Anchor: "last_active_at", Minutes: int(h.maxIdle / time.Minute)}}
 	rec := &deadline.Record{Template: body.Template, Metadata: body.Metadata, OnTimeout: deadline.OnTimeoutKill,

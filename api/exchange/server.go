@@ -255,7 +255,7 @@ func (s *Server) answer(x *Exchange, r *http.Request, rt Route) error {
 	x.bodies, x.decoding = s.Memory.Bodies.Open(string(project)), s.Memory.Decoding.Open(string(project))
 	defer x.bodies.Close()
 	defer func() { x.decoding.Close() }() // HandOver may have replaced it
-	r = r.WithContext(ration.With(r.Context(), held))
+	r = r.WithContext(ration.With(berth.WithProject(r.Context(), project), held))
 	release, err := s.reserve(x, r, rt, x.caller)
 	if err != nil {
 		return err

@@ -54,7 +54,8 @@ API, signed as that API has it.`,
 				if err != nil {
 					return err
 				}
-				return asPlain(f(cmd.Context(), cmd, webhook.New(state.Store, slog.New(slog.DiscardHandler)), p, args))
+				hooks := webhook.New(state.Store, nil, slog.New(slog.DiscardHandler))
+				return asPlain(f(cmd.Context(), cmd, hooks, p, args))
 			})
 		}
 	}

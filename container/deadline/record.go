@@ -88,6 +88,36 @@ type Outward struct {
 	AllowOut []string                `json:"allowOut,omitempty"`
 	DenyOut  []string                `json:"denyOut,omitempty"`
 	Rules    map[string][]HeaderRule `json:"rules,omitempty"`
+
+	Proxy *EgressProxy `json:"egressProxy,omitempty"` // without its secrets
+}
+
+// An EgressProxy is a SOCKS5 proxy of the client, as the client names it.
+type EgressProxy struct {
+	Address  string    `json:"address"`
+	Username string    `json:"username,omitempty"`
+	Password string    `json:"password,omitempty"` // only in requests
+	TLS      *ProxyTLS `json:"tls,omitempty"`
+}
+
+// A ProxyTLS secures the connection to a proxy.
+type ProxyTLS struct {
+	Enabled    bool   `json:"enabled"`
+	ServerName string `json:"serverName,omitempty"`
+	CA         string `json:"caCert,omitempty"` // only in requests
+}
+
+// Shown returns the proxy without what is only in requests.
+func (p *EgressProxy) Shown() *EgressProxy {
+	if p == nil {
+		return nil
+	}
+	shown := *p
+	shown.Password = ""
+	if p.TLS != nil {
+		shown.TLS = &ProxyTLS{Enabled: p.TLS.Enabled, ServerName: p.TLS.ServerName}
+	}
+	return &shown
 }
 
 // A HeaderRule sets header fields of requests to a host.

@@ -46,9 +46,9 @@ type Options struct {
 	// references of clients, who may not use those of the user that runs the server.
 	Anonymous bool
 
-	// Dial connects to registries. By default there are no limits to their addresses, and proxies
+	// Transport connects to registries. By default there are no limits to their addresses, and proxies
 	// of the environment are used.
-	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	Transport *http.Transport
 }
 
 // Host returns the registry of a reference, with its port if it has one, or "" if the reference is
@@ -132,9 +132,10 @@ func Find(ctx context.Context, ref string, opts Options) (image.Image, error) {
 		return image.Image{}, err
 	}
 	allowed := &guard{next: remote.DefaultTransport}
-	if opts.Dial != nil {
-		allowed.next = &http.Transport{DialContext: opts.Dial, ForceAttemptHTTP2: true, TLSHandshakeTimeout: silence,
-			ResponseHeaderTimeout: silence, IdleConnTimeout: silence}
+	if opts.Transport != nil {
+		t := opts.Transport.Clone()
+		t.TLSHandshakeTimeout, t.ResponseHeaderTimeout, t.IdleConnTimeout = silence, silence, silence
+		allowed.next = t
 	}
 	if opts.Insecure {
 		allowed.plain = r.Context().RegistryStr()

@@ -412,9 +412,10 @@ func TestExplain(t *testing.T) {
 		t.Errorf("%v: got %q", err, unknown)
 	}
 	// A name of this network and one that does not exist are told alike.
-	inside := Options{Anonymous: true, Dial: func(context.Context, string, string) (net.Conn, error) {
+	inside := Options{Anonymous: true, Transport: &http.Transport{DialContext: func(context.Context, string,
+		string) (net.Conn, error) {
 		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: ErrNotPublic}
-	}}
+	}}}
 	if _, err := Find(t.Context(), "registry.invalid/app:1", inside); err == nil || Explain(err) != unknown {
 		t.Errorf("a private address: got %q, for one that does not exist %q", Explain(err), unknown)
 	}

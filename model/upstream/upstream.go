@@ -12,6 +12,8 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"github.com/berth-run/berth/egress/proxy"
 )
 
 // Options configure how a vendor's server is called.
@@ -22,10 +24,11 @@ type Options struct {
 	Headers map[string]string // sent with every request; they may hold secrets
 	Log     *slog.Logger
 
-	// Proxy overrides the proxy of the environment. A URL without a host means no
+	// Proxy overrides the proxy of Proxies, or of the environment without them. A URL without a host means no
 	// proxy.
-	Proxy *url.URL
-	TLS   *tls.Config // default: this machine's certificate authorities
+	Proxy   *url.URL
+	Proxies *proxy.Selector
+	TLS     *tls.Config // default: this machine's certificate authorities
 
 	// HTTPClient replaces the default client, and with it Proxy, TLS and Connect.
 	HTTPClient *http.Client
@@ -66,14 +69,14 @@ func New(opts Options) (*Upstream, error) {
 	if opts.HTTPClient != nil {
 		client = *opts.HTTPClient
 	} else {
-		transport := http.DefaultTransport.(*http.Transport).Clone()
-		transport.DialContext = (&net.Dialer{Timeout: opts.Connect, KeepAlive: 30 * time.Second}).DialContext
+		proxies, dialer := opts.Proxies, &net.Dialer{Timeout: opts.Connect, KeepAlive: 30 * time.Second}
+		if opts.Proxy != nil {
+			proxies = nil
+		}
+		transport := proxies.Transport(proxy.WithDialer(dialer.DialContext), proxy.WithTLS(opts.TLS))
 		transport.MaxIdleConnsPerHost = 64
 		if opts.Proxy != nil {
 			transport.Proxy = func(*http.Request) (*url.URL, error) { return opts.through(), nil }
-		}
-		if opts.TLS != nil {
-			transport.TLSClientConfig = opts.TLS.Clone()
 		}
 		client.Transport = transport
 	}

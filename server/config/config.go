@@ -68,6 +68,7 @@ type Config struct {
 	Pulls      Pulls           `yaml:"images"`
 	Console    bool            `yaml:"console"` // serve the web console at /console/. Default: true
 	SignIn     SignIn          `yaml:"sign_in"`
+	Proxy      Proxy           `yaml:"proxy"`
 	Fetch      Fetch           `yaml:"fetch"`
 	MCP        MCP             `yaml:"mcp"`
 	WebSearch  WebSearch       `yaml:"web_search"`

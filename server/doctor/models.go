@@ -17,6 +17,7 @@ import (
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/model"
 	"github.com/berth-run/berth/server/config"
+	"github.com/berth-run/berth/server/outbound"
 	"github.com/berth-run/berth/server/routing"
 )
 
@@ -30,6 +31,7 @@ const maxShownModels = 5
 type probe struct {
 	name   string
 	config *config.Upstream
+	whole  *config.Config
 	models []string
 }
 
@@ -55,7 +57,7 @@ func checkUpstreams(ctx context.Context, c *config.Config, wait time.Duration) [
 func probesOf(c *config.Config) (all []*probe) {
 	named := map[string]*probe{}
 	for _, name := range slices.Sorted(maps.Keys(c.Upstreams)) {
-		named[name] = &probe{name: name, config: c.Upstreams[name]}
+		named[name] = &probe{name: name, config: c.Upstreams[name], whole: c}
 		all = append(all, named[name])
 	}
 	models := c.Models
@@ -77,7 +79,7 @@ func probesOf(c *config.Config) (all []*probe) {
 		if base, err := url.Parse(own.BaseURL); err == nil && base.Host != "" {
 			host = base.Host
 		}
-		p := &probe{name: host, config: own}
+		p := &probe{name: host, config: own, whole: c}
 		p.add(cmp.Or(m.UpstreamModel, m.Match))
 		all = append(all, p)
 	}
@@ -149,7 +151,11 @@ func (p *probe) answered(key config.Secret, models int) string {
 
 // list returns the models of the upstream for one of its keys.
 func (p *probe) list(ctx context.Context, key config.Secret) ([]berth.Model, error) {
-	options, err := routing.UpstreamOptions(p.config, p.name, slog.New(slog.DiscardHandler))
+	proxies, err := outbound.Open(p.whole)
+	if err != nil {
+		return nil, err
+	}
+	options, err := routing.UpstreamOptions(p.config, p.name, proxies, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return nil, errors.New(strings.TrimPrefix(err.Error(), "."))
 	}

@@ -14,9 +14,11 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/egress/proxy"
 	"github.com/berth-run/berth/model"
 	"github.com/berth-run/berth/model/balance"
 	"github.com/berth-run/berth/server/config"
+	"github.com/berth-run/berth/server/outbound"
 )
 
 // A Routes holds the routes of models to upstreams, and the upstreams.
@@ -28,6 +30,7 @@ type Routes struct {
 
 	currency   string // of the prices; it does not change
 	firstToken func(upstream, model string, took time.Duration)
+	proxies    *proxy.Selector // of the server; they do not change
 	log        *slog.Logger
 }
 
@@ -35,7 +38,11 @@ type Routes struct {
 // of each turn.
 func Open(config *config.Config, firstToken func(upstream, model string, took time.Duration),
 	log *slog.Logger) (*Routes, error) {
-	r := &Routes{currency: config.Currency, firstToken: firstToken, log: log}
+	proxies, err := outbound.Open(config)
+	if err != nil {
+		return nil, err
+	}
+	r := &Routes{currency: config.Currency, firstToken: firstToken, proxies: proxies, log: log}
 	return r.Next(config)
 }
 
@@ -43,7 +50,8 @@ func Open(config *config.Config, firstToken func(upstream, model string, took ti
 // changed, with their breakers and limits.
 func (r *Routes) Next(config *config.Config) (*Routes, error) {
 	n := &Routes{opened: map[[sha256.Size]byte]*balance.Upstream{}, currency: r.currency, firstToken: r.firstToken,
-		log: r.log}
+		proxies: r.proxies,
+		log:     r.log}
 	router, all, err := n.route(config, r.opened)
 	n.Router = router
 	n.Upstreams.Store(&all)
@@ -76,7 +84,7 @@ func (r *Routes) open(u *config.Upstream, name string, anonymous bool,
 	}
 	opened := open[print]
 	if opened == nil {
-		if opened, err = openUpstream(u, name, anonymous, r.currency, r.firstToken, r.log); err != nil {
+		if opened, err = openUpstream(u, name, anonymous, r.currency, r.proxies, r.firstToken, r.log); err != nil {
 			return nil, err
 		}
 	}

@@ -9,19 +9,22 @@ import (
 	"time"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/egress/proxy"
 	"github.com/berth-run/berth/model/balance"
 	"github.com/berth-run/berth/model/upstream"
 	"github.com/berth-run/berth/server/config"
 )
 
 // UpstreamOptions returns the options of all providers, without the key.
-func UpstreamOptions(u *config.Upstream, name string, log *slog.Logger) (upstream.Options, error) {
-	proxy, err := u.ProxyURL()
+func UpstreamOptions(u *config.Upstream, name string, proxies *proxy.Selector,
+	log *slog.Logger) (upstream.Options, error) {
+	own, err := u.ProxyURL()
 	if err != nil {
 		return upstream.Options{}, err
 	}
 	conf, err := tlsOf(u.TLS)
-	return upstream.Options{Name: name, BaseURL: u.BaseURL, Headers: u.Headers, Log: log, Proxy: proxy, TLS: conf,
+	return upstream.Options{Name: name, BaseURL: u.BaseURL, Headers: u.Headers, Log: log, Proxy: own, Proxies: proxies,
+		TLS:     conf,
 		Connect: u.Timeouts.Connect, FirstToken: u.Timeouts.FirstToken, Silence: u.Timeouts.Silence}, err
 }
 
@@ -53,13 +56,13 @@ func tlsOf(t config.UpstreamTLS) (*tls.Config, error) {
 
 // openUpstream creates the upstream. An anonymous upstream belongs to one model and has no name of its
 // own. The error continues the upstream's key.
-func openUpstream(u *config.Upstream, name string, anonymous bool, currency string,
+func openUpstream(u *config.Upstream, name string, anonymous bool, currency string, proxies *proxy.Selector,
 	firstToken func(upstream, model string, took time.Duration), log *slog.Logger) (*balance.Upstream, error) {
 	shown := name
 	if anonymous { // name is a pattern of models
 		shown = u.ProviderName()
 	}
-	options, err := UpstreamOptions(u, shown, log.With("upstream", name))
+	options, err := UpstreamOptions(u, shown, proxies, log.With("upstream", name))
 	if err != nil {
 		return nil, err
 	}

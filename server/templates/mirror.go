@@ -72,7 +72,8 @@ func (pl *Puller) find(ctx context.Context, ref, user, password string, log func
 	}
 	if at != "" && !own {
 		found, err := registry.Find(ctx, at, registry.Options{Username: m.username, Password: m.password,
-			Anonymous: true, Insecure: m.plain, Dial: pl.dial(m.host, true), UserAgent: pl.UserAgent})
+			Anonymous: true, Insecure: m.plain, Transport: pl.Proxies.Transport(pl.ways(m.host, true)...),
+			UserAgent: pl.UserAgent})
 		if err == nil {
 			log("Found in the mirror")
 			found.Ref = registry.Moved(ref, registry.Host(ref), "")
@@ -89,5 +90,5 @@ func (pl *Puller) find(ctx context.Context, ref, user, password string, log func
 	host := registry.Host(ref)
 	listed := slices.Contains(pl.Registries, host)
 	return registry.Find(ctx, ref, registry.Options{Username: user, Password: password, Anonymous: true,
-		Insecure: listed, Dial: pl.dial(host, listed), UserAgent: pl.UserAgent})
+		Insecure: listed, Transport: pl.Proxies.Transport(pl.ways(host, listed)...), UserAgent: pl.UserAgent})
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/egress"
+	"github.com/berth-run/berth/egress/proxy"
 	"github.com/berth-run/berth/image"
 	"github.com/berth-run/berth/image/registry"
 	"github.com/berth-run/berth/internal/rule"
@@ -36,7 +37,8 @@ type Puller struct {
 	UserAgent  string
 	Room       func() error // returns an error while the disk is too full for an image
 	Quota      storageQuota
-	Most       int64 // bytes of an image
+	Most       int64           // bytes of an image
+	Proxies    *proxy.Selector // nil: registries are reached without one
 
 	// InUse returns the digests of the templates that containers and snapshots refer to.
 	InUse func(ctx context.Context) (map[string]bool, error)
@@ -64,6 +66,7 @@ func (pl *Puller) Pull(ctx context.Context, p berth.ProjectID, ref, user, passwo
 	if err := pl.Check(ref); err != nil {
 		return "", nil, err
 	}
+	ctx = berth.WithProject(ctx, p)
 	found, err := pl.find(ctx, ref, user, password, log)
 	if err != nil {
 		return "", nil, pullError(ctx, ref, err)
@@ -184,6 +187,21 @@ func pullError(ctx context.Context, ref string, err error) error {
 	}
 	return &berth.Error{Code: berth.CodeInvalid, Param: "fromImage", Err: err,
 		Message: fmt.Sprintf("The image '%s' could not be pulled: %s", rule.Clip(ref), registry.Explain(err))}
+}
+
+// ways returns how a registry is reached: through the proxy of the context's project, if it has one.
+func (pl *Puller) ways(host string, listed bool) []proxy.Option {
+	options := []proxy.Option{proxy.WithDialer(pl.dial(host, listed)), proxy.WithoutEnvironment()}
+	return append(options, proxy.WithGuard(func(ctx context.Context, address string) error {
+		name, _, err := net.SplitHostPort(address)
+		if err == nil && listed && (address == host || name == host) {
+			return nil
+		}
+		if egress.PublicTarget(ctx, address) != nil {
+			return registry.ErrNotPublic
+		}
+		return nil
+	}))
 }
 
 // dial returns a function that connects to public addresses, except those of this machine, and to a

@@ -60,7 +60,9 @@ type Options struct {
 	URL     string        // of the service; required for SearXNG and HTTP, default the vendor's
 	Key     string        // required for Brave and Tavily
 	Timeout time.Duration // of one search; default 20 s
-	Log     *slog.Logger  // default slog.Default
+
+	Transport http.RoundTripper // default: http.DefaultTransport
+	Log       *slog.Logger      // default slog.Default
 }
 
 // New returns the backend that the options describe. Its errors begin with the name of the
@@ -96,9 +98,8 @@ func New(o Options) (Backend, error) {
 	if o.Timeout <= 0 {
 		o.Timeout = 20 * time.Second
 	}
-	client := &http.Client{Timeout: o.Timeout, CheckRedirect: func(*http.Request, []*http.Request) error {
-		return http.ErrUseLastResponse
-	}}
+	client := &http.Client{Timeout: o.Timeout, Transport: o.Transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	return m.make(service{url: u, key: o.Key, client: client, log: cmp.Or(o.Log, slog.Default())}), nil
 }
 
