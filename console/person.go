@@ -10,17 +10,20 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/people"
-	"github.com/berth-run/berth/people/oidc"
 )
 
-// A SignIn signs people in with a provider of identities; *oidc.Door is one.
+// A SignIn signs people in with a provider of identities; oidc.Door is one.
 type SignIn interface {
 	Name() string   // of the provider
 	Origin() string // of this server, as the provider knows it
 
+	// Callback is the path at which the provider's answer arrives.
+	Callback() string
+
 	// Start begins a sign-in: the browser goes to location and keeps the cookie.
 	Start(ctx context.Context, next string) (location, cookie string, err error)
 	// Finish ends a sign-in with the provider's answer and the cookie.
+	// An error for the person is a *people.Refusal.
 	Finish(ctx context.Context, query url.Values, cookie string) (s *people.Session, next string, err error)
 	// SignOut ends the session of a token.
 	SignOut(ctx context.Context, token string) error
@@ -34,7 +37,7 @@ func WithSignIn(s SignIn) Option {
 	return func(c *Console) {
 		c.signIn = s
 		c.on("GET /console/sign-in/start", startSignIn)
-		c.on("GET "+oidc.CallbackPath, finishSignIn)
+		c.on("GET "+s.Callback(), finishSignIn)
 	}
 }
 
@@ -114,7 +117,7 @@ func cookieUntil(r *http.Request, token string, end time.Time) *http.Cookie {
 
 // refusal returns the error that a person sees.
 func refusal(err error) error {
-	if r, ok := errors.AsType[*oidc.Refusal](err); ok {
+	if r, ok := errors.AsType[*people.Refusal](err); ok {
 		return &failure{r.Status, r.Message}
 	}
 	return err

@@ -11,7 +11,6 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/people"
-	"github.com/berth-run/berth/people/oidc"
 )
 
 // A fakeSignIn accepts the cookie "flow" and returns to whatever it is told.
@@ -23,13 +22,18 @@ type fakeSignIn struct {
 func (f *fakeSignIn) Name() string   { return `Dex <&"` }
 func (f *fakeSignIn) Origin() string { return f.origin }
 
+// callbackPath is where the answers of the provider arrive.
+const callbackPath = "/console/sign-in/callback"
+
+func (f *fakeSignIn) Callback() string { return callbackPath }
+
 func (f *fakeSignIn) Start(_ context.Context, next string) (location, cookie string, err error) {
 	return "https://login.example/authorize?next=" + url.QueryEscape(next), "flow", nil
 }
 
 func (f *fakeSignIn) Finish(_ context.Context, query url.Values, cookie string) (*people.Session, string, error) {
 	if cookie != "flow" {
-		return nil, "", &oidc.Refusal{Status: http.StatusBadRequest, Message: "not begun in this browser"}
+		return nil, "", &people.Refusal{Status: http.StatusBadRequest, Message: "not begun in this browser"}
 	}
 	return &people.Session{Person: &people.Person{ID: "user_1", Email: "ada@example.com"}, Expires: time.Now().Add(time.Hour),
 			Tokens: []people.Token{{Secret: "sk-red", Project: "proj_red"}, {Secret: "sk-all", Project: berth.AdminProject}}},
@@ -52,7 +56,7 @@ func TestOpenRedirect(t *testing.T) {
 			t.Errorf("%s: got %s", next, w.Header().Get("Location"))
 		}
 		s.next = next // what a provider cannot change, the console does not trust either
-		if w := ask(c, "https://berth.test"+oidc.CallbackPath, nil, "__Host-berth_sign_in=flow"); len(next) < maxNext &&
+		if w := ask(c, "https://berth.test"+callbackPath, nil, "__Host-berth_sign_in=flow"); len(next) < maxNext &&
 			!strings.Contains(w.Body.String(), `content="0;url=/console/"`) {
 			t.Errorf("%s: got %s", next, w.Body)
 		}
@@ -72,7 +76,7 @@ func TestOpenRedirect(t *testing.T) {
 func TestLoginCSRF(t *testing.T) {
 	s := &fakeSignIn{origin: "https://berth.test", next: "/console/usage"}
 	c := New(http.HandlerFunc(keyAPI), slog.New(slog.DiscardHandler), WithSignIn(s))
-	callback := "https://berth.test" + oidc.CallbackPath + "?code=evil&state=x"
+	callback := "https://berth.test" + callbackPath + "?code=evil&state=x"
 	for name, cookies := range map[string][]string{
 		"no cookie":          nil,
 		"a planted cookie":   {"berth_sign_in=flow"},

@@ -22,6 +22,14 @@ const TokenPrefix = "sk-berth-person-"
 // maxSessions is the number of sessions of one person; a further one ends the oldest.
 const maxSessions = 20
 
+// A Refusal is an error for the person who signs in.
+type Refusal struct {
+	Status  int // of HTTP
+	Message string
+}
+
+func (r *Refusal) Error() string { return r.Message }
+
 // A Session is what a person has after signing in.
 type Session struct {
 	Person  *Person

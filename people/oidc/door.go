@@ -34,14 +34,6 @@ type flow struct {
 	Until    time.Time `json:"until"`
 }
 
-// A Refusal is an error for the person who signs in.
-type Refusal struct {
-	Status  int
-	Message string
-}
-
-func (r *Refusal) Error() string { return r.Message }
-
 // A Door signs people in and out. It is safe for concurrent use.
 type Door struct {
 	Provider *Provider
@@ -55,6 +47,9 @@ type Door struct {
 	// Admit refuses sign-ins while the server takes none. nil admits all.
 	Admit func() error
 }
+
+// Callback returns the path that the provider redirects browsers to.
+func (d *Door) Callback() string { return CallbackPath }
 
 // Name returns the name of the provider.
 func (d *Door) Name() string { return d.Title }
@@ -73,7 +68,7 @@ func (d *Door) Start(ctx context.Context, next string) (location, cookie string,
 	f := flow{rand.Text(), rand.Text(), oauth2.GenerateVerifier(), next, d.Now().Add(flowLife)}
 	if location, err = d.Provider.authorizeURL(ctx, f); err != nil {
 		d.Log.Warn("failed to begin a sign-in", "err", err)
-		return "", "", &Refusal{503, "The identity provider cannot be reached now. Try again in a moment, or sign in with a key. The server's log has the reason."}
+		return "", "", &people.Refusal{Status: 503, Message: "The identity provider cannot be reached now. Try again in a moment, or sign in with a key. The server's log has the reason."}
 	}
 	raw, err := json.Marshal(f)
 	if err != nil {
@@ -103,24 +98,28 @@ func (d *Door) Finish(ctx context.Context, query url.Values, cookie string) (s *
 	err error) {
 	f, ok := d.open(cookie)
 	if !ok || subtle.ConstantTimeCompare([]byte(f.State), []byte(query.Get("state"))) != 1 {
-		return nil, "", &Refusal{400, "This sign-in was not begun in this browser, or more than ten minutes ago. Sign in again."}
+		return nil, "", &people.Refusal{Status: 400, Message: "This sign-in was not begun in this browser, or more than ten minutes ago. Sign in again."}
+	}
+	if from := query.Get("iss"); from != "" && from != d.Provider.opts.Issuer { // RFC 9207
+		d.Log.Warn("the answer to a sign-in is another provider's", "iss", clip(from))
+		return nil, "", &people.Refusal{Status: 502, Message: "The answer of the identity provider is not valid. The server's log has the reason."}
 	}
 	if code := query.Get("error"); code != "" {
 		d.Log.Warn("the identity provider refused a sign-in", "error", clip(code), "description",
 			clip(query.Get("error_description")))
-		return nil, "", &Refusal{403, "The identity provider has refused the sign-in (" + clip(code) + ")."}
+		return nil, "", &people.Refusal{Status: 403, Message: "The identity provider has refused the sign-in (" + clip(code) + ")."}
 	}
 	claims, err := d.Provider.claims(ctx, f, query.Get("code"))
 	if err != nil {
 		d.Log.Warn("failed to end a sign-in", "err", err)
-		return nil, "", &Refusal{502, "The answer of the identity provider is not valid. The server's log has the reason."}
+		return nil, "", &people.Refusal{Status: 502, Message: "The answer of the identity provider is not valid. The server's log has the reason."}
 	}
 	s, err = d.People.SignIn(ctx, claims)
 	switch {
 	case errors.Is(err, people.ErrDeactivated):
-		return nil, "", &Refusal{403, "Your access to this server was deactivated. Ask its operator."}
+		return nil, "", &people.Refusal{Status: 403, Message: "Your access to this server was deactivated. Ask its operator."}
 	case errors.Is(err, people.ErrNoAccess):
-		return nil, "", &Refusal{403, "You are signed in, but none of your groups has access to this server. Ask its operator."}
+		return nil, "", &people.Refusal{Status: 403, Message: "You are signed in, but none of your groups has access to this server. Ask its operator."}
 	}
 	return s, f.Next, err
 }

@@ -269,6 +269,13 @@ func TestState(t *testing.T) {
 			t.Errorf("%v: got no error", bad)
 		}
 	}
+	mixed := url.Values{"state": query["state"], "code": query["code"], "iss": {"https://evil.example"}}
+	_, _, err := d.Finish(t.Context(), mixed, cookie)
+	h.change(func() {
+		if err == nil || h.form != nil {
+			t.Errorf("the answer of another provider: got %v; the code was sent: %v", err, h.form != nil)
+		}
+	})
 	refused := url.Values{"state": query["state"], "error": {"access_denied\nlevel=ERROR"}}
 	if _, _, err := d.Finish(t.Context(), refused, cookie); err == nil || strings.Contains(err.Error(), "\n") {
 		t.Errorf("a refusal: got %v", err)
