@@ -38,7 +38,7 @@ func policyOf(allowed, private []config.EgressRule) *egress.Policy {
 // gateOf returns the gate of the server's own requests, through the proxies.
 func gateOf(policy *egress.Policy, proxies *proxy.Selector) *egress.Gate {
 	g := &egress.Gate{Policy: policy}
-	if proxies.Active() {
+	if proxies != nil {
 		g.Proxy, g.Roots = proxies.For, proxies.Roots
 	}
 	return g

@@ -203,6 +203,15 @@ func TestHostileProxy(t *testing.T) {
 	}
 }
 
+// Without a proxy in the configuration, that of the environment is used, except for what is sent for clients.
+func TestWithoutProxy(t *testing.T) {
+	for _, s := range []*Selector{nil, {Server: NewRules(nil, nil)}} {
+		if s.Active() || s.Transport().Proxy == nil || s.Transport(WithoutEnvironment()).Proxy != nil {
+			t.Errorf("%v does not use the environment", s)
+		}
+	}
+}
+
 func TestParseURL(t *testing.T) {
 	for text, ok := range map[string]bool{"http://proxy:3128": true, "socks5s://proxy": true, "https://u:p@proxy/": true,
 		"proxy:3128": false, "ftp://proxy": false, "http://": false, "http://proxy/path": false, "http://u:pa%zz@proxy": false} {

@@ -61,7 +61,17 @@ type Selector struct {
 }
 
 // Active reports whether the server or a project has a proxy.
-func (s *Selector) Active() bool { return s != nil }
+func (s *Selector) Active() bool {
+	if s == nil {
+		return false
+	}
+	for _, r := range s.Projects {
+		if r.server != nil {
+			return true
+		}
+	}
+	return s.Server != nil && s.Server.server != nil
+}
 
 // Rules returns the rules of a project; "" is the server. They may be nil.
 func (s *Selector) Rules(p berth.ProjectID) *Rules {
