@@ -76,20 +76,20 @@ func (p ProxyServer) User() (*url.Userinfo, error) {
 	return url.UserPassword(p.Username, password), nil
 }
 
-// checkProxy checks what the rules of single keys cannot.
-func (c *Config) checkProxy() error {
-	wrong := []error{c.Proxy.check("proxy")}
-	for _, id := range slices.Sorted(maps.Keys(c.Proxy.Projects)) {
+// checkAll checks what the rules of single keys cannot.
+func (p Proxy) checkAll() error {
+	wrong := []error{p.check("proxy")}
+	for _, id := range slices.Sorted(maps.Keys(p.Projects)) {
 		at := "proxy.projects." + id
 		if berth.ProjectID(id).Valid() != nil {
 			wrong = append(wrong, fmt.Errorf("%s: %q is no id of a project, such as %s", at, id, berth.DefaultProject))
 		}
-		p := c.Proxy.Projects[id]
-		if p.URL == "" {
+		own := p.Projects[id]
+		if own.URL == "" {
 			wrong = append(wrong, fmt.Errorf("%s.url: it is missing: name a proxy, or none", at))
 			continue
 		}
-		wrong = append(wrong, p.check(at))
+		wrong = append(wrong, own.check(at))
 	}
 	return errors.Join(wrong...)
 }
