@@ -63,7 +63,7 @@ var sealed = []byte("sign-in")
 // Start begins a sign-in. The browser must go to location and keep the cookie.
 func (d *Door) Start(ctx context.Context, next string) (location, cookie string, err error) {
 	if d.Admit != nil && d.Admit() != nil {
-		return "", "", &Refusal{503, "This server signs nobody in until its audit record has reached its target. Ask its operator."}
+		return "", "", &people.Refusal{Status: 503, Message: "This server signs nobody in until its audit record has reached its target. Ask its operator."}
 	}
 	f := flow{rand.Text(), rand.Text(), oauth2.GenerateVerifier(), next, d.Now().Add(flowLife)}
 	if location, err = d.Provider.authorizeURL(ctx, f); err != nil {
