@@ -121,7 +121,7 @@ func TestSyslog(t *testing.T) {
 				if len(fields) < 5 || fields[1] != "berth" || !strings.Contains(line, `"ecs":{"version":"8.11.0"}`) {
 					continue
 				}
-				n, err := strconv.ParseInt(strings.Trim(fields[4], `sequenceId="]`), 10, 64)
+				n, err := strconv.ParseInt(strings.Trim(strings.TrimPrefix(fields[4], "sequenceId="), `"]`), 10, 64)
 				if err != nil {
 					t.Fatalf("%q has no number", line)
 				}

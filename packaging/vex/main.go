@@ -116,7 +116,7 @@ func run(version, out string, files []string, made []byte) error {
 		}
 	}
 	if len(affected) > 0 {
-		return fmt.Errorf("Berth calls code with known vulnerabilities: %s; update it, or add a statement to packaging/vex/statements.json",
+		return fmt.Errorf("known vulnerabilities in code that Berth calls: %s; update it, or add a statement to packaging/vex/statements.json",
 			strings.Join(affected, ", "))
 	}
 	return nil
