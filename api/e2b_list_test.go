@@ -130,10 +130,11 @@ func TestSandboxWithoutEffect(t *testing.T) {
 	h := newHouse(t, withSandboxes(t, &stop))
 	h.key("sk-mine", "proj_mine")
 	for body, want := range map[string]string{
-		`{"templateID":"base","autoPause":true,"autoPauseMemory":false}`:                              "'autoPauseMemory'",
-		`{"templateID":"base","network":{"allowOut":["example.com"]}}`:                                "'network.allowOut[0]'",
-		`{"templateID":"base","network":{"denyOut":["0.0.0.0/0","example.com"]}}`:                     "'network.denyOut[1]'",
-		`{"templateID":"base","network":{"allowOut":["10.0.0.1","a.test"],"denyOut":["10.0.0.0/8"]}}`: "'network.allowOut[1]'",
+		`{"templateID":"base","autoPauseMemory":false}`:                                                "'autoPauseMemory'",
+		`{"templateID":"base","autoPause":true,"autoResume":{"enabled":true},"autoPauseMemory":false}`: "'autoPauseMemory'",
+		`{"templateID":"base","network":{"allowOut":["example.com"]}}`:                                 "'network.allowOut[0]'",
+		`{"templateID":"base","network":{"denyOut":["0.0.0.0/0","example.com"]}}`:                      "'network.denyOut[1]'",
+		`{"templateID":"base","network":{"allowOut":["10.0.0.1","a.test"],"denyOut":["10.0.0.0/8"]}}`:  "'network.allowOut[1]'",
 	} {
 		status, text := h.sandboxCall("POST", "/v2/sandboxes", body, map[string]string{"X-API-Key": "sk-mine"})
 		if status != http.StatusBadRequest || !strings.Contains(text, want) {

@@ -290,7 +290,7 @@ func TestSandboxRequests(t *testing.T) {
 		`{"templateID":"base","timeout":-1}`:                  "'timeout'",
 		`{"templateID":"base","metadata":{"a":1}}`:            "'metadata.a'",
 		`{"templateID":"base","network":{"rules":{"*":[]}}}`:  "'network.rules.*'",
-		`{"templateID":"base","mcp":{}}`:                      "'mcp'",
+		`{"templateID":"base","mcp":"x"}`:                     "'mcp'",
 		`{"templateID":"base","volumeMounts":[{"name":"a"}]}`: "'volumeMounts[0].path'",
 		`{"templateID":"base","allow_internet_access":false,"envVars":{"A=B\u0000":"x"}}`: "environment variable",
 	} {

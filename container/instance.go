@@ -41,6 +41,7 @@ type instance struct {
 	usage  usage
 	death  death
 	pause  pause
+	reboot chan struct{} // closed when the sandbox has started anew; nil if it does not start
 	expiry expiry
 	health health
 

@@ -242,6 +242,11 @@ func (st *starter) make(ctx context.Context, s *instance, spec sandbox.Spec, mem
 		return err
 	}
 	defer s.driver.release()
+	return st.makeHeld(ctx, s, spec, memory)
+}
+
+// makeHeld is make of a caller that has acquired s.driver.
+func (st *starter) makeHeld(ctx context.Context, s *instance, spec sandbox.Spec, memory memoryOpener) error {
 	for again := true; ; again = false {
 		err := st.opts.Driver.Create(ctx, spec)
 		if again && errors.Is(err, fs.ErrExist) {

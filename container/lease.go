@@ -43,6 +43,9 @@ func (ls *leases) hold(ctx context.Context, p berth.ProjectID, id berth.Containe
 		return nil, nil, err
 	}
 	if err = s.waitStarted(ctx); err == nil {
+		err = waitRebooted(ctx, s)
+	}
+	if err == nil {
 		err = ls.pauser.resume(ctx, s)
 	}
 	if err == nil {

@@ -65,3 +65,12 @@ func TestFull(t *testing.T) {
 		t.Error("it is not a template of its own")
 	}
 }
+
+// E2B's documents and tests call `python`.
+func TestBasePython(t *testing.T) {
+	for name, recipe := range Standard() {
+		if name != "desktop" && !slices.Contains(recipe.Packages, "python-is-python3") {
+			t.Errorf("%s has no command python", name)
+		}
+	}
+}

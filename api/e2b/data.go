@@ -138,7 +138,7 @@ func (d *dataPlane) visit(x *exchange.Exchange, r *http.Request, to address) (v 
 	serve := d.servePort
 	switch to.port {
 	case envdPort:
-		serve, v.Traits = d.serveEnvd, envdTraits(r)
+		serve, v.Traits = d.serveEnvd, envd.Limits(r.Method, envdPath(r))
 		if v.Caller.Key, err = d.authorize(r, s.Project, id); err == nil {
 			err = checkEnvdPath(r)
 		}
@@ -251,25 +251,6 @@ func envdPath(r *http.Request) string { return strings.TrimPrefix(r.URL.Path, "/
 // healthPath is the path of checks of health, which need no token.
 const healthPath = "health"
 
-// Paths of envd with which a client writes files, and with which it starts or changes something else. Input to a
-// process that runs and reads are not counted, because a terminal sends each key alone.
-var (
-	envdWrite  = regexp.MustCompile(`^files(/compose)?$`)
-	envdChange = regexp.MustCompile(`^(process\.Process/Start|filesystem\.Filesystem/(MakeDir|Move|Remove))$`)
-)
-
-// envdTraits returns the limits of a request to envd. The sandbox's own disk bounds what it stores.
-func envdTraits(r *http.Request) exchange.Traits {
-	path := envdPath(r)
-	switch {
-	case r.Method == http.MethodPost && envdWrite.MatchString(path):
-		return exchange.StoresNothing
-	case r.Method == http.MethodPost && envdChange.MatchString(path):
-		return exchange.StoresNothing | exchange.StoresLittle
-	}
-	return exchange.ThroughContainer
-}
-
 // locate returns the container of the sandbox that a request names or was signed for.
 func (d *dataPlane) locate(r *http.Request, name string) (berth.ContainerID, deadline.Sandbox, error) {
 	id := idOf(name)
@@ -299,10 +280,10 @@ func (d *dataPlane) awake(r *http.Request, to target) error {
 	if err != nil || rec == nil {
 		return err
 	}
-	if !rec.AutoResume || to.isHealthCheck(r) {
+	if !rec.AutoResume || rec.FilesOnly || to.isHealthCheck(r) { // only connect starts one anew
 		return gone(nameOf(to.id))
 	}
-	if err := d.deadlines.Resume(r.Context(), to.Project, to.id); err != nil {
+	if err := d.deadlines.Resume(r.Context(), to.Project, to.id, rec); err != nil {
 		return err
 	}
 	_, err = d.deadlines.Update(r.Context(), to.Project, to.id, func(rec *deadline.Record) error {

@@ -45,7 +45,7 @@ func (d *dataPlane) serveOwn(x *exchange.Exchange, r *http.Request, p berth.Proj
 		}
 		return x.JSON(http.StatusOK, env)
 	}
-	m, err := d.meter.read(r.Context(), p, id)
+	m, _, err := d.meter.read(r.Context(), p, id)
 	if err != nil {
 		return err
 	}

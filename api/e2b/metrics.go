@@ -43,9 +43,12 @@ func (h *sandboxes) metrics(x *exchange.Exchange, r *http.Request, c berth.Calle
 			return x.JSON(http.StatusOK, []metric{})
 		}
 	}
-	m, err := h.meter.read(r.Context(), c.Project, id)
-	if err != nil {
+	m, measured, err := h.meter.read(r.Context(), c.Project, id)
+	switch {
+	case err != nil:
 		return err
+	case !measured:
+		return x.JSON(http.StatusOK, []metric{})
 	}
 	return x.JSON(http.StatusOK, []metric{m})
 }
@@ -57,11 +60,12 @@ type meter struct {
 	now        func() time.Time
 }
 
-// read returns the present use of resources of a sandbox.
-func (h *meter) read(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (metric, error) {
+// read returns the present use of resources of a sandbox, and reports whether it could be measured: one that
+// starts, such as from a snapshot, uses nothing yet.
+func (h *meter) read(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (_ metric, measured bool, _ error) {
 	s, err := h.containers.Stats(ctx, p, id)
 	if err != nil {
-		return metric{}, err
+		return metric{}, false, err
 	}
 	now := h.now()
 	m := metric{At: now.UTC().Format(time.RFC3339), AtUnix: now.Unix(), CPUCount: max(1, int(h.cpu)),
@@ -70,7 +74,7 @@ func (h *meter) read(ctx context.Context, p berth.ProjectID, id berth.ContainerI
 	if s.UptimeSeconds > 0 {
 		m.CPUUsedPct = 100 * s.CPUSeconds / float64(s.UptimeSeconds)
 	}
-	return m, nil
+	return m, m.MemUsed > 0, nil
 }
 
 // maxMetrics is how many sandboxes one request of allMetrics may name.
@@ -96,14 +100,16 @@ func (h *sandboxes) allMetrics(x *exchange.Exchange, r *http.Request, c berth.Ca
 		if err != nil {
 			return err
 		}
-		m, err := h.meter.read(r.Context(), c.Project, idOf(name))
+		m, measured, err := h.meter.read(r.Context(), c.Project, idOf(name))
 		if berth.ErrorCode(err) == berth.CodeNotFound {
 			continue
 		}
 		if err != nil {
 			return err
 		}
-		found[name] = m
+		if measured {
+			found[name] = m
+		}
 	}
 	return x.JSON(http.StatusOK, struct {
 		Sandboxes map[string]metric `json:"sandboxes"`

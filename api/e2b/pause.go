@@ -5,23 +5,34 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/exchange"
+	"github.com/berth-run/berth/container/deadline"
 	"github.com/berth-run/berth/internal/rule"
 )
 
-// pauseBody checks the body of POST /sandboxes/{sandbox}/pause. A container is paused with its
-// memory.
-var pauseBody = rule.Object(rule.Fields{"memory": onlyTrue})
+// pauseBody checks the body of POST /sandboxes/{sandbox}/pause.
+var pauseBody = rule.Object(rule.Fields{"memory": rule.Boolean})
 
 func onlyTrue(at string, v any) error {
 	if v != true {
-		return berth.Invalid(at, "This server pauses a sandbox with its memory. Omit '%s', or set it to true.", at)
+		return berth.Invalid(at, "This server resumes a sandbox as it was paused. Omit '%s', or set it to true.", at)
 	}
 	return nil
 }
 
+// kept returns what a sandbox keeps that is paused with or without its memory; nil is with.
+func kept(memory *bool) deadline.Kept {
+	if memory != nil && !*memory {
+		return deadline.FilesOnly
+	}
+	return deadline.Memory
+}
+
 // pause serves POST /sandboxes/{sandbox}/pause.
 func (h *sandboxes) pause(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	if err := x.DecodeOptional(r, pauseBody, &struct{}{}); err != nil {
+	var body struct {
+		Memory *bool `json:"memory"`
+	}
+	if err := x.DecodeOptional(r, pauseBody, &body); err != nil {
 		return err
 	}
 	id := sandboxOf(r)
@@ -32,7 +43,7 @@ func (h *sandboxes) pause(x *exchange.Exchange, r *http.Request, c berth.Caller)
 	if rec.Paused {
 		return berth.Errorf(berth.CodeConflict, "Sandbox '%s' is already paused.", nameOf(id))
 	}
-	if err := h.deadlines.Pause(r.Context(), c.Project, id); err != nil {
+	if err := h.deadlines.Pause(r.Context(), c.Project, id, kept(body.Memory)); err != nil {
 		return err
 	}
 	x.WriteHeader(http.StatusNoContent)

@@ -54,13 +54,13 @@ var createBody = rule.Object(rule.Fields{
 	"secure":                rule.Boolean,
 	"allow_internet_access": rule.Boolean,
 	"autoPause":             rule.Boolean,
-	"autoPauseMemory":       onlyTrue,
+	"autoPauseMemory":       rule.Boolean,
 	"autoResume":            rule.Object(rule.Fields{"enabled": rule.Boolean}),
 	"network": rule.Object(rule.Fields{
 		"allowOut": rule.List(rule.Text(1, 256), 100), "denyOut": rule.List(rule.Text(1, 64), 100),
 		"allowPublicTraffic": rule.Boolean, "rules": rulesBody, "egressProxy": egressProxy,
 		"maskRequestHost": requestHost, "httpsPorts": rule.List(rule.Integer(1, 65535), 100)}),
-	"mcp":          rule.Unsupported,
+	"mcp":          rule.AnyObject, // the SDK starts the gateway itself, as a command in the sandbox
 	"iam":          rule.Unsupported,
 	"volumeMounts": mountsBody,
 }, "templateID")
@@ -73,6 +73,7 @@ type createRequest struct {
 	Env        map[string]string `json:"envVars"`
 	Internet   *bool             `json:"allow_internet_access"`
 	AutoPause  bool              `json:"autoPause"`
+	KeepMemory *bool             `json:"autoPauseMemory"`
 	AutoResume struct {
 		Enabled bool `json:"enabled"`
 	} `json:"autoResume"`
@@ -174,6 +175,9 @@ func (h *sandboxes) createFor(x *exchange.Exchange, r *http.Request, c berth.Cal
 	if body.Timeout != nil {
 		timeout = *body.Timeout
 	}
+	if err := body.checkPause(); err != nil {
+		return err
+	}
 	outward := deadline.Outward{Internet: body.Internet, AllowOut: body.Network.AllowOut, DenyOut: body.Network.DenyOut,
 		Rules: body.Network.Rules, Proxy: body.Network.Proxy}
 	policy, transforms, err := policyOf(&outward)
@@ -184,7 +188,8 @@ func (h *sandboxes) createFor(x *exchange.Exchange, r *http.Request, c berth.Cal
 	req := container.CreateRequest{Name: "e2b", NetworkPolicy: policy, Transforms: transforms,
 		ExpiresAfter: &berth.ExpiresAfter{Anchor: "last_active_at", Minutes: int(h.maxIdle / time.Minute)}}
 	rec := &deadline.Record{Template: body.Template, Metadata: body.Metadata, OnTimeout: deadline.OnTimeoutKill,
-		AutoResume: body.AutoResume.Enabled, Ports: body.Network.ports(), Outward: outward}
+		KeepAtTimeout: kept(body.KeepMemory), AutoResume: body.AutoResume.Enabled, Ports: body.Network.ports(),
+		Outward: outward}
 	req.Env = environment(nil, body.Env)
 	req.Source.Volumes = mountsOf(body.Volumes)
 	t, from, release, err := h.builds.Use(r.Context(), c.Project, body.Template)
@@ -204,6 +209,9 @@ func (h *sandboxes) createFor(x *exchange.Exchange, r *http.Request, c berth.Cal
 		req.Source.SnapshotID, rec.Template, rec.Build, rec.User, rec.Dir = from.Snapshot, t.ID, from.ID, from.User,
 			from.Dir
 		req.Env = environment(from.Env, body.Env)
+		if from.Start != nil {
+			rec.Start = &deadline.Start{Command: from.Start.Command, User: from.Start.User, Dir: from.Start.Dir}
+		}
 		if !from.Memory {
 			req.MemoryLimit = from.MemorySize
 		}
@@ -224,13 +232,27 @@ func (h *sandboxes) createFor(x *exchange.Exchange, r *http.Request, c berth.Cal
 	}
 	if t != nil {
 		h.builds.Spawned(r.Context(), c.Project, t.ID)
-		if from.Start != nil && !from.Memory {
-			if err := h.startIn(r.Context(), c, made.ID, from.Start); err != nil {
+		if rec.Start != nil && !from.Memory {
+			if err := h.startIn(r.Context(), c, made.ID, rec.Start); err != nil {
 				return errors.Join(err, h.deadlines.End(context.WithoutCancel(r.Context()), c.Project, made.ID))
 			}
 		}
 	}
 	return x.JSON(http.StatusCreated, h.describe(r, c.Key, made.ID, rec))
+}
+
+// checkPause refuses a pause without memory that would have no effect, or would end by a request to a port.
+func (b *createRequest) checkPause() error {
+	switch {
+	case kept(b.KeepMemory) == deadline.Memory:
+		return nil
+	case !b.AutoPause:
+		return berth.Invalid("autoPauseMemory", "'autoPauseMemory' is false, which needs 'autoPause'.")
+	case b.AutoResume.Enabled:
+		return berth.Invalid("autoPauseMemory",
+			"'autoPauseMemory' is false, and requests do not resume a sandbox without memory. Omit 'autoResume'.")
+	}
+	return nil
 }
 
 // environment returns variables as NAME=value. Those of a request replace those of a template.
@@ -251,7 +273,7 @@ func environment(template []string, own map[string]string) []string {
 
 // startIn starts the start command of a template in a new sandbox.
 func (h *sandboxes) startIn(ctx context.Context, c berth.Caller, id berth.ContainerID,
-	start *build.StartCommand) error {
+	start *deadline.Start) error {
 	door, release, err := h.containers.Access().Door(ctx, c, id)
 	if err != nil {
 		return err
@@ -341,6 +363,18 @@ func (h *sandboxes) setDeadline(x *exchange.Exchange, r *http.Request, c berth.C
 	return nil
 }
 
+// resume resumes the container of a paused sandbox. If that has no memory, the start command of its template runs
+// again.
+func (h *sandboxes) resume(ctx context.Context, c berth.Caller, id berth.ContainerID, rec *deadline.Record) error {
+	if err := h.deadlines.Resume(ctx, c.Project, id, rec); err != nil {
+		return err
+	}
+	if rec.FilesOnly && rec.Start != nil {
+		return h.startIn(ctx, c, id, rec.Start)
+	}
+	return nil
+}
+
 // connectBody checks the body of connect and resume.
 var connectBody = rule.Object(rule.Fields{"timeout": rule.Integer(0, maxTimeout), "autoPause": rule.Boolean,
 	"memory": onlyTrue})
@@ -361,7 +395,7 @@ func (h *sandboxes) connect(x *exchange.Exchange, r *http.Request, c berth.Calle
 		return err
 	}
 	if before.Paused {
-		if err := h.deadlines.Resume(r.Context(), c.Project, id); err != nil {
+		if err := h.resume(r.Context(), c, id, before); err != nil {
 			return err
 		}
 	}

@@ -35,6 +35,7 @@ type Containers interface {
 	Get(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (*berth.Container, error)
 	Pause(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (*berth.Container, error)
 	Resume(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (*berth.Container, error)
+	Reboot(ctx context.Context, p berth.ProjectID, id berth.ContainerID, env []string) error
 	Delete(ctx context.Context, p berth.ProjectID, id berth.ContainerID) error
 
 	// OnEnded makes ended be called when a container of this server ends.

@@ -18,7 +18,9 @@ const maxPauseTries = 20
 
 // Pause pauses a sandbox. It remains until a client resumes or deletes it, or its container
 // expires. Connections to it end, while their processes stay; a call of a response that runs in it is a conflict.
-func (d *Records) Pause(ctx context.Context, p berth.ProjectID, id berth.ContainerID) error {
+//
+// With FilesOnly, Resume starts the sandbox anew with its files.
+func (d *Records) Pause(ctx context.Context, p berth.ProjectID, id berth.ContainerID, keep Kept) error {
 	for try := 0; ; try++ {
 		ended, err := d.connections.end(ctx, id)
 		if err != nil {
@@ -36,14 +38,26 @@ func (d *Records) Pause(ctx context.Context, p berth.ProjectID, id berth.Contain
 		if !rec.Paused {
 			d.emit(p, id, rec, berth.EventSandboxPaused, nil)
 		}
-		rec.Paused, rec.Deadline = true, never
+		rec.Paused, rec.FilesOnly, rec.Deadline = true, keep == FilesOnly, never
 		return nil
 	})
 	return err
 }
 
+// What a sandbox keeps while it is paused.
+const (
+	Memory    Kept = iota // all of it
+	FilesOnly             // its files, without processes
+)
+
+// Kept is what a sandbox keeps while it is paused.
+type Kept int
+
 // Resume resumes a container of a sandbox that is paused. SetResumed must follow in its record.
-func (d *Records) Resume(ctx context.Context, p berth.ProjectID, id berth.ContainerID) error {
+func (d *Records) Resume(ctx context.Context, p berth.ProjectID, id berth.ContainerID, rec *Record) error {
+	if rec.FilesOnly {
+		return d.Containers.Reboot(ctx, p, id, rec.Env)
+	}
 	_, err := d.Containers.Resume(ctx, p, id)
 	return err
 }

@@ -30,9 +30,13 @@ type Record struct {
 	OnTimeout  string            `json:"on_timeout"` // kill or pause
 	AutoResume bool              `json:"auto_resume,omitempty"`
 	Paused     bool              `json:"paused,omitempty"`
-	Contexts   []Context         `json:"contexts,omitempty"` // of the code interpreter
-	Ports      Ports             `json:"ports,omitzero"`
-	Outward    Outward           `json:"outward,omitzero"`
+	FilesOnly  bool              `json:"files_only,omitempty"` // it was paused without its memory
+
+	KeepAtTimeout Kept `json:"keep_at_timeout,omitempty"` // by a pause at its deadline
+
+	Contexts []Context `json:"contexts,omitempty"` // of the code interpreter
+	Ports    Ports     `json:"ports,omitzero"`
+	Outward  Outward   `json:"outward,omitzero"`
 
 	Events     int     `json:"events,omitempty"`      // number of its events so far
 	Outbox     []event `json:"outbox,omitempty"`      // events that are not saved on their own yet
@@ -45,8 +49,16 @@ type Record struct {
 	User  string   `json:"user,omitempty"`
 	Dir   string   `json:"dir,omitempty"`
 	Env   []string `json:"env,omitempty"` // NAME=value
+	Start *Start   `json:"start,omitempty"`
 
 	Deadline int64 `json:"-"` // Unix seconds; never while it is paused
+}
+
+// A Start is the start command of a template.
+type Start struct {
+	Command string `json:"command"`
+	User    string `json:"user,omitempty"`
+	Dir     string `json:"dir,omitempty"`
 }
 
 func keyOf(id berth.ContainerID) store.ObjectKey {

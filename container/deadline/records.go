@@ -167,6 +167,9 @@ func (d *Records) SetDeadline(p berth.ProjectID, id berth.ContainerID, rec *Reco
 
 // SetResumed records that a paused sandbox was resumed.
 func (d *Records) SetResumed(p berth.ProjectID, id berth.ContainerID, rec *Record, deadline int64) {
+	if rec.FilesOnly {
+		rec.FilesOnly, rec.Contexts = false, nil
+	}
 	rec.Paused, rec.Deadline, rec.ExecutedAt = false, deadline, d.Clock.Now().UnixMilli()
 	rec.Executions++
 	d.emit(p, id, rec, berth.EventSandboxResumed, nil)

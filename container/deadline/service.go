@@ -135,7 +135,7 @@ func (d *Service) timeOut(ctx context.Context, p berth.ProjectID, id berth.Conta
 		d.watch(p, id, rec)
 		return nil
 	case rec.OnTimeout == OnTimeoutPause:
-		err := d.Pause(ctx, p, id)
+		err := d.Pause(ctx, p, id, rec.KeepAtTimeout)
 		if berth.ErrorCode(err) != berth.CodeConflict {
 			return err
 		}

@@ -63,6 +63,11 @@ func (f *fakeContainers) Resume(_ context.Context, _ berth.ProjectID, id berth.C
 	return f.set(id, "paused", "running")
 }
 
+func (f *fakeContainers) Reboot(_ context.Context, _ berth.ProjectID, id berth.ContainerID, _ []string) error {
+	_, err := f.set(id, "paused", "rebooted")
+	return err
+}
+
 func (f *fakeContainers) Delete(_ context.Context, p berth.ProjectID, id berth.ContainerID) error {
 	f.mu.Lock()
 	known := f.status[id] != ""
@@ -230,7 +235,7 @@ func TestDeadlinePauses(t *testing.T) {
 		if err != nil || rec == nil {
 			b.Fatalf("IfPaused: got %v, %v", rec, err)
 		}
-		if err := b.Resume(b.Context(), project, box); err != nil {
+		if err := b.Resume(b.Context(), project, box, rec); err != nil {
 			b.Fatal(err)
 		}
 		_, err = b.Update(b.Context(), project, box, func(rec *deadline.Record) error {
@@ -243,6 +248,39 @@ func TestDeadlinePauses(t *testing.T) {
 		b.want(box, "running")
 		b.pass(time.Minute)
 		b.want(box, "paused")
+	})
+}
+
+// A sandbox that is to keep its files only is paused at its deadline, and starts anew when it is resumed. Its contexts
+// of the code interpreter are gone.
+func TestDeadlinePausesFilesOnly(t *testing.T) {
+	inBubble(t, func(b *bench) {
+		b.create(box, deadline.OnTimeoutPause, 30*time.Second)
+		change := func(f func(rec *deadline.Record)) {
+			_, err := b.Update(b.Context(), project, box, func(rec *deadline.Record) error { f(rec); return nil })
+			if err != nil {
+				b.Fatal(err)
+			}
+		}
+		change(func(rec *deadline.Record) {
+			rec.KeepAtTimeout, rec.Contexts = deadline.FilesOnly, []deadline.Context{{ID: "context"}}
+		})
+		b.pass(30 * time.Second)
+		b.want(box, "paused")
+		rec, err := b.IfPaused(b.Context(), project, box)
+		if err != nil || rec == nil || !rec.FilesOnly {
+			b.Fatalf("IfPaused: got %+v, %v", rec, err)
+		}
+		if err := b.Resume(b.Context(), project, box, rec); err != nil {
+			b.Fatal(err)
+		}
+		b.want(box, "rebooted")
+		change(func(rec *deadline.Record) {
+			b.SetResumed(project, box, rec, time.Now().Add(time.Minute).Unix())
+			if rec.FilesOnly || len(rec.Contexts) > 0 {
+				b.Errorf("got %+v", rec)
+			}
+		})
 	})
 }
 
