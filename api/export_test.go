@@ -17,7 +17,8 @@ func Routes() []string {
 
 // Table returns all entries of the table, except the console.
 func Table() []exchange.Route {
-	return new(handlers).table(Options{Sandboxes: new(e2b.Door)}, nil)
+	h := &handlers{messages: new(messages.Door)}
+	return h.table(Options{Sandboxes: new(e2b.Door)}, nil)
 }
 
 // MessageRoutes returns the patterns of the routes of Anthropic's Messages API, without those of paths that it shares.

@@ -61,11 +61,14 @@ func TestEveryPathPassesRoute(t *testing.T) {
 	send("preview host", "GET", "/any", "8000-cntr-"+id+".sandboxes.example", nil)
 	send("preview host", "GET", "/", "anything.sandboxes.example", map[string]string{"E2b-Sandbox-Id": id})
 	anthropic := map[string]string{"Anthropic-Version": "2023-06-01"}
-	send("GET /v1/models", "GET", "/v1/models", "api.example", anthropic)
-	send("GET /v1/models/{model...}", "GET", "/v1/models/x", "api.example", anthropic)
 	send("none", "GET", "/nothing", "api.example", nil)
 	send("/console/", "GET", "/console/", "api.example", nil)
 	for _, rt := range api.Table() {
+		path := pathParameter.ReplaceAllString(strings.Replace(rt.Path, "{$}", "", 1), "x")
+		if rt.Select != nil && strings.HasPrefix(rt.Path, "/v1/") { // a path that Anthropic's API shares with OpenAI's
+			send(rt.Pattern(), rt.Method, path, "api.example", anthropic)
+			continue
+		}
 		if rt.Host != nil || rt.Select != nil {
 			if !asked[rt.Pattern()] {
 				t.Errorf("no request of this test is for %s", rt.Pattern())
@@ -76,7 +79,6 @@ func TestEveryPathPassesRoute(t *testing.T) {
 		if method == "" {
 			method = "GET"
 		}
-		send(rt.Pattern(), method, pathParameter.ReplaceAllString(strings.Replace(rt.Path, "{$}", "", 1), "x"),
-			"api.example", nil)
+		send(rt.Pattern(), method, path, "api.example", nil)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 	"time"
@@ -15,6 +14,7 @@ import (
 	"github.com/berth-run/berth/audit"
 	"github.com/berth-run/berth/audit/forward"
 	"github.com/berth-run/berth/diskspace"
+	"github.com/berth-run/berth/egress/proxy"
 	"github.com/berth-run/berth/internal/clock"
 	"github.com/berth-run/berth/server/config"
 	"github.com/berth-run/berth/server/state"
@@ -48,7 +48,7 @@ func (s *Server) startForwarding(b *base) error {
 
 // auditSink returns the sink of a target.
 func auditSink(b *base, t *config.AuditTarget, dir string) (forward.Sink, error) {
-	secure, err := auditTLS(t)
+	secure, err := auditTLS(b, t)
 	if err != nil {
 		return nil, err
 	}
@@ -61,15 +61,14 @@ func auditSink(b *base, t *config.AuditTarget, dir string) (forward.Sink, error)
 		return nil, fmt.Errorf("name of this machine: %w", err)
 	}
 	if t.Type == config.AuditSyslog {
-		return &forward.Syslog{Address: t.Address, TLS: secure, Format: format, Host: host, Clock: clock.System}, nil
+		return &forward.Syslog{Address: t.Address, TLS: secure, Format: format, Host: host, Clock: clock.System,
+			Dial: b.proxies.DialContext}, nil
 	}
 	headers, err := t.Headers()
 	if err != nil {
 		return nil, fmt.Errorf("headers_env: %w", err)
 	}
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.TLSClientConfig = secure
-	transport.IdleConnTimeout = time.Minute
+	transport := b.proxies.Transport(proxy.WithTLS(secure))
 	if t.Type == config.AuditOTLP {
 		return forward.NewOTLP(transport, t.Endpoint(), headers, map[string]string{"service.name": "berth",
 			"service.version": b.Build.Version, "service.instance.id": b.node, "host.name": host}, format,
@@ -87,8 +86,8 @@ func auditSink(b *base, t *config.AuditTarget, dir string) (forward.Sink, error)
 }
 
 // auditTLS returns the configuration of connections to a target.
-func auditTLS(t *config.AuditTarget) (*tls.Config, error) {
-	c := &tls.Config{MinVersion: tls.VersionTLS12}
+func auditTLS(b *base, t *config.AuditTarget) (*tls.Config, error) {
+	c := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: b.proxies.Authorities()}
 	if t.CAFile != "" {
 		text, err := os.ReadFile(t.CAFile)
 		if err != nil {
