@@ -372,7 +372,7 @@ func acceptFrom(t testing.TB, l net.Listener, f func(net.Conn)) {
 func TestOtherProtocols(t *testing.T) {
 	w := newWorld(t, policy(t, false, "private db.corp:5432", "private mail.corp:25"))
 	w.host("db.corp", "10.0.0.9", 5432, listen(t, func(c net.Conn) { // echoes
-		b := make([]byte, 5)
+		b := make([]byte, 7) // all of it: a close with unread bytes resets the connection
 		io.ReadFull(c, b)
 		c.Write(b)
 	}))
@@ -383,7 +383,7 @@ func TestOtherProtocols(t *testing.T) {
 	}))
 	conn, _ := w.connect("db.corp:5432")
 	io.WriteString(conn, "\x00\x00start")
-	if got, _ := io.ReadAll(conn); string(got) != "\x00\x00sta" {
+	if got, _ := io.ReadAll(conn); string(got) != "\x00\x00start" {
 		t.Errorf("the client sends first: got %q", got)
 	}
 	conn, _ = w.connect("mail.corp:25")
