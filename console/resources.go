@@ -139,17 +139,22 @@ func (*resourcesPage) follow(v *visit) error {
 	id := berth.ContainerID(v.r.PathValue("container"))
 	_, seconds := rangesOf(v, "?")
 	var latest []sample // since the last of the history
-	out := newLiveWriter(v)
+	var out *liveWriter // from the first readings on: an error before them has its own status
 	var last []byte
 	for {
 		started := time.Now()
 		now, limits, err := readNow(v)
-		if err != nil {
-			return err
+		var before []sample
+		if err == nil {
+			before, err = readHistory(v, id)
 		}
-		before, err := readHistory(v, id)
-		if err != nil {
+		switch {
+		case err == nil && out == nil:
+			out = newLiveWriter(v)
+		case err != nil && out == nil:
 			return err
+		case err != nil:
+			return nil // the browser reconnects and gets the reason
 		}
 		if n := len(before); n > 0 {
 			latest = slices.DeleteFunc(latest, func(s sample) bool { return s.At <= before[n-1].At })

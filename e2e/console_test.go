@@ -118,12 +118,12 @@ func TestConsoleText(t *testing.T) {
 			}
 			b.shows(".state", "Completed")
 			checkHarmless(b, "while it runs",
-				`main script, main img, main iframe, main svg:not(.chart svg, .icon, .meter svg, .plot svg), main style, main form:not(.ask, .approval, .actions form)`)
+				`main script, main img, main iframe, main svg:not(.chart svg, .icon, .meter svg, .plot svg, .sparkline svg), main style, main form:not(.ask, .approval, .actions form)`)
 			for _, path := range []string{"responses/" + live.ID, "containers/" + id, "containers/" + named.ID, "", "containers",
 				"containers?name=" + `%22%3E%3Cimg%20src=x%20onerror=window.pwned=1%3E`} {
 				b.open(s.url + "/console/" + path)
 				checkHarmless(b, path,
-					`main script, main img, main iframe, main svg:not(.chart svg, .icon, .meter svg, .plot svg), main style, main form:not(.search, .ask, .approval, .actions form)`)
+					`main script, main img, main iframe, main svg:not(.chart svg, .icon, .meter svg, .plot svg, .sparkline svg), main style, main form:not(.search, .ask, .approval, .actions form)`)
 			}
 		}
 	}
