@@ -132,7 +132,8 @@ func testPieces(t *testing.T) {
 		io.ReadFull(conn, answer)
 	}
 	io.WriteString(conn, " HTTP/1.1\r\nHost: evil.com\r\n\r\n")
-	if b, err := io.ReadAll(conn); !errors.Is(err, mux.ErrReset) || len(b) > 0 {
+	// The stream ends with a reset, or cleanly if the host's end comes first; what counts is that nothing passes.
+	if b, err := io.ReadAll(conn); err != nil && !errors.Is(err, mux.ErrReset) || len(b) > 0 {
 		t.Errorf("after the rest of the request: got %q, %v", b, err)
 	}
 	w.refused("in pieces")
