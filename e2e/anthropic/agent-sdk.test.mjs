@@ -23,6 +23,9 @@ const ask = async (prompt, options = {}) => {
   return last;
 };
 
+// It defers the tools of MCP servers: the model finds them by its search before it can call them.
+const found = (name) => block('ToolSearch', { query: `select:${name}` });
+
 test('a file edited with its own tools', async () => {
   const log = join(home, 'log.md');
   await writeFile(log, 'calm\n');
@@ -33,13 +36,13 @@ test('a file edited with its own tools', async () => {
 
 test('a tool of the program', async () => {
   const add = tool('add', 'Adds.', { a: z.number(), b: z.number() }, async ({ a, b }) => ({ content: [{ type: 'text', text: String(a + b) }] }));
-  const r = await ask(block('mcp__sums__add', { a: 40, b: 2 }), {
+  const r = await ask(found('mcp__sums__add') + block('mcp__sums__add', { a: 40, b: 2 }), {
     mcpServers: { sums: createSdkMcpServer({ name: 'sums', version: '1', tools: [add] }) }, allowedTools: ['mcp__sums__add'] });
   assert.match(r.result, /42/);
 });
 
 test("Berth's MCP server", async () => {
-  const r = await ask(block('mcp__berth__run', { command: 'echo $((6 * 7))' }), {
+  const r = await ask(found('mcp__berth__run') + block('mcp__berth__run', { command: 'echo $((6 * 7))' }), {
     mcpServers: { berth: { type: 'http', url: server + '/mcp' } }, allowedTools: ['mcp__berth'] });
   assert.match(r.result, /42/);
 });

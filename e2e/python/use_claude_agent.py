@@ -32,6 +32,11 @@ async def ask(prompt, **extra):
     return last
 
 
+def found(name):
+    """Return a message that has the model search a tool: those of MCP servers are deferred."""
+    return block("ToolSearch", query=f"select:{name}")
+
+
 @job("a file edited with its own tools")
 async def edit():
     log = pathlib.Path(home, "log.md")
@@ -50,14 +55,18 @@ async def own():
         return {"content": [{"type": "text", "text": str(arguments["a"] + arguments["b"])}]}
 
     sums = create_sdk_mcp_server("sums", tools=[add])
-    result = await ask(block("mcp__sums__add", a=40, b=2), mcp_servers={"sums": sums}, allowed_tools=["mcp__sums__add"])
+    result = await ask(
+        found("mcp__sums__add") + block("mcp__sums__add", a=40, b=2),
+        mcp_servers={"sums": sums},
+        allowed_tools=["mcp__sums__add"],
+    )
     assert "42" in result.result, result
 
 
 @job("Berth's MCP server")
 async def berth():
     result = await ask(
-        block("mcp__berth__run", command="echo $((6 * 7))"),
+        found("mcp__berth__run") + block("mcp__berth__run", command="echo $((6 * 7))"),
         mcp_servers={"berth": {"type": "http", "url": server + "/mcp"}},
         allowed_tools=["mcp__berth"],
     )
