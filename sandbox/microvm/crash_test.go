@@ -127,16 +127,21 @@ func TestStartFails(t *testing.T) {
 	}
 }
 
-// TestMachineHangs stops a machine during its boot. The driver ends it, and starts another one
-// with an unused disk.
-func TestMachineHangs(t *testing.T) {
+// TestMachineFails stops or kills a machine during its boot. The driver ends it, and starts another one with an unused
+// disk.
+func TestMachineFails(t *testing.T) {
+	t.Run("hangs", func(t *testing.T) { failMachine(t, unix.SIGSTOP, 2*time.Second, "hangs and is started again") })
+	t.Run("crashes", func(t *testing.T) { failMachine(t, unix.SIGKILL, time.Hour, "crashed and is started again") })
+}
+
+func failMachine(t *testing.T, signal unix.Signal, patience time.Duration, want string) {
 	d := openTest(t, drivertest.StateDir(t))
 	source := drivertest.StateDir(t)
 	if err := os.Chown(source, user, user); err != nil {
 		t.Fatal(err)
 	}
 	var log bytes.Buffer
-	d.log, d.patience = slog.New(slog.NewTextHandler(&log, nil)), 2*time.Second
+	d.log, d.patience = slog.New(slog.NewTextHandler(&log, nil)), patience
 	spec := sandbox.Spec{ID: "hung", Template: drivertest.Template(t)}
 	if d.share != "" { // its program is started again as well
 		spec.Mounts = []sandbox.Mount{{Name: "data", Path: source}}
@@ -159,13 +164,13 @@ func TestMachineHangs(t *testing.T) {
 		case <-time.After(time.Millisecond):
 		}
 	}
-	if err := unix.Kill(first, unix.SIGSTOP); err != nil {
+	if err := unix.Kill(first, signal); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-started; err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(log.String(), "hangs and is started again") {
+	if !strings.Contains(log.String(), want) {
 		t.Errorf("log: got %q", log.String())
 	}
 	second, alive, _ := s.qemu()

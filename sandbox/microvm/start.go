@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 	"unicode"
 
@@ -33,6 +34,10 @@ const (
 
 var errHangs = errors.New("its guest does not come up")
 
+// errCrashed means that a signal has ended QEMU before its guest listened. QEMU 7.2 sometimes crashes at the start of an
+// emulated machine.
+var errCrashed = errors.New("the machine crashed before its guest listened")
+
 // Start starts QEMU and returns when the guest listens. After an error the sandbox is dead and
 // can only be destroyed.
 func (d *Driver) Start(ctx context.Context, id string) error {
@@ -48,7 +53,7 @@ func (d *Driver) Start(ctx context.Context, id string) error {
 	return nil
 }
 
-// start starts the machine, and once more if it hangs.
+// start starts the machine, and once more if it hangs or crashes.
 func (d *Driver) start(ctx context.Context, s instance) error {
 	rec, err := s.record()
 	if err != nil {
@@ -60,12 +65,16 @@ func (d *Driver) start(ctx context.Context, s instance) error {
 	first, cancel := context.WithTimeoutCause(ctx, d.patience, errHangs)
 	defer cancel()
 	err = d.boot(first, s, rec)
-	if err == nil || context.Cause(first) != errHangs {
+	switch {
+	case err != nil && context.Cause(first) == errHangs:
+		d.log.Warn("microvm: a machine hangs and is started again", "sandbox", s.id, "after", d.patience, "err", err)
+	case errors.Is(err, errCrashed):
+		d.log.Warn("microvm: a machine crashed and is started again", "sandbox", s.id, "err", err)
+	default:
 		return err
 	}
-	d.log.Warn("microvm: a machine hangs and is started again", "sandbox", s.id, "after", d.patience, "err", err)
 	if err := d.renew(ctx, s, rec); err != nil {
-		return fmt.Errorf("end a hanging machine: %w", err)
+		return fmt.Errorf("end what a failed start has left: %w", err)
 	}
 	return d.boot(ctx, s, rec)
 }
@@ -109,8 +118,23 @@ func (d *Driver) boot(ctx context.Context, s instance, rec record) (err error) {
 		defer conn.Close()
 		go console.listen(conn)
 	}
-	return s.awaitGuest(ctx, ended)
+	err = s.awaitGuest(ctx, ended)
+	if err == nil || ctx.Err() != nil {
+		return err
+	}
+	select { // the connection to the guest may end before the process has
+	case <-ended:
+	case <-time.After(endTime):
+		return err
+	}
+	if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		err = fmt.Errorf("%w: %v: %w", errCrashed, status.Signal(), err)
+	}
+	return err
 }
+
+// endTime is how long a process may take to end after its sockets have.
+const endTime = 5 * time.Second
 
 // launch starts QEMU with the sandbox's files and sockets.
 func (d *Driver) launch(s instance, rec record) (*exec.Cmd, error) {
