@@ -34,8 +34,8 @@ const (
 
 var errHangs = errors.New("its guest does not come up")
 
-// errCrashed means that a signal has ended QEMU before its guest listened. QEMU 7.2 sometimes crashes at the start of an
-// emulated machine.
+// errCrashed means that a signal has ended QEMU before its guest listened. QEMU 7.2 sometimes crashes at the start of
+// an emulated machine.
 var errCrashed = errors.New("the machine crashed before its guest listened")
 
 // Start starts QEMU and returns when the guest listens. After an error the sandbox is dead and
