@@ -227,8 +227,8 @@ func (c *Client) ExecuteSilently(ctx context.Context, code string) (Reply, error
 
 func (c *Client) execute(ctx context.Context, code string, silent bool, each func(Message)) (Reply, error) {
 	id := randomID()
-	// An error must not abort what waits behind it. After a restart of the server that is another caller's code, behind code
-	// that is interrupted.
+	// An error must not abort what waits behind it. After a restart of the server that is another caller's code, behind
+	// code that is interrupted.
 	err := c.request(c.shell, id, "execute_request", map[string]any{"code": code, "silent": silent,
 		"store_history":    !silent,
 		"user_expressions": struct{}{}, "allow_stdin": false, "stop_on_error": false})
