@@ -128,6 +128,7 @@ func (b *Bucket) Probe(ctx context.Context) (string, error) {
 func (b *Bucket) claim(ctx context.Context) (*owner, error) {
 	listing, stop := context.WithCancel(ctx)
 	defer stop()
+	listing, _ = newListing(listing)
 	for o := range b.client.ListObjectsIter(listing, b.at.bucket, minio.ListObjectsOptions{Prefix: b.at.prefix,
 		Recursive: true, MaxKeys: 1}) {
 		if o.Err != nil {

@@ -193,7 +193,7 @@ const attempts = 3
 // Open returns a bucket. It does not contact the service, and reads credentials when they are first
 // needed.
 func Open(o Options) (*Bucket, error) {
-	opts := &minio.Options{Creds: findCredentials(o.At.profile), Secure: true, Transport: newTransport(),
+	opts := &minio.Options{Creds: findCredentials(o.At.profile), Secure: true, Transport: pager{newTransport()},
 		Region:          o.At.region,
 		TrailingHeaders: o.At.checksums, MaxRetries: attempts, BucketLookup: minio.BucketLookupDNS}
 	if opts.Region == "" {

@@ -110,6 +110,7 @@ func (s *section) All(ctx context.Context) iter.Seq2[blob.Stored, error] {
 		}
 		ctx, cancel := context.WithCancel(ctx) // ends the listing
 		defer cancel()
+		ctx, pages := newListing(ctx)
 		last := ""
 		for o := range s.bucket.client.ListObjectsIter(ctx, s.bucket.at.bucket,
 			minio.ListObjectsOptions{Prefix: s.prefix, Recursive: true}) {
@@ -117,6 +118,7 @@ func (s *section) All(ctx context.Context) iter.Seq2[blob.Stored, error] {
 				yield(blob.Stored{}, err)
 				return
 			}
+			pages.found()
 			key, ok := strings.CutPrefix(o.Key, s.prefix)
 			if !ok {
 				yield(blob.Stored{}, fmt.Errorf("list %s of %s: the service lists the key %q", s.prefix, s.bucket, o.Key))

@@ -20,19 +20,19 @@ func (b *Bucket) AbortUploads(ctx context.Context, before time.Time) error {
 		return err
 	}
 	var failed error
+	_, pages := newListing(ctx)
 	for page := (minio.ListMultipartUploadsResult{IsTruncated: true}); page.IsTruncated; {
-		var err error
-		former := page
+		err := pages.request(page.NextKeyMarker + "\x00" + page.NextUploadIDMarker)
+		if err != nil {
+			return fmt.Errorf("list uploads of %s: %w", b, err)
+		}
 		page, err = b.core().ListMultipartUploads(ctx, b.at.bucket, b.at.prefix, page.NextKeyMarker,
 			page.NextUploadIDMarker, "", uploadsPage)
 		if err != nil {
 			return fmt.Errorf("list uploads of %s: %w", b, b.translate(ctx, err))
 		}
-		if page.IsTruncated && page.NextKeyMarker == former.NextKeyMarker &&
-			page.NextUploadIDMarker == former.NextUploadIDMarker {
-			return fmt.Errorf("list uploads of %s: the service lists one page again", b)
-		}
 		for _, u := range page.Uploads {
+			pages.found()
 			if !u.Initiated.Before(before) || !strings.HasPrefix(u.Key, b.at.prefix) {
 				continue
 			}
