@@ -11,6 +11,13 @@ type WebSearchTool struct {
 	Filters           *WebSearchFilters  `json:"filters,omitempty"`
 	UserLocation      *WebSearchLocation `json:"user_location,omitempty"`
 	SearchContextSize string             `json:"search_context_size,omitempty"` // low, medium or high
+	Limits            *WebSearchLimits   `json:"limits,omitempty"`              // set by the Messages API only
+}
+
+// WebSearchLimits bound the calls of one response. Nil means no limit.
+type WebSearchLimits struct {
+	Searches *int `json:"searches,omitempty"`
+	Pages    *int `json:"pages,omitempty"` // calls that open a page or search in it
 }
 
 // WebSearchFilters limit the pages of a web search.
@@ -65,7 +72,14 @@ type WebSearchBerth struct {
 	Pages   int               `json:"pages,omitempty"`   // of open_page: how many parts the page has
 	Results []WebSearchResult `json:"results,omitempty"` // what the model was shown
 	Error   string            `json:"error,omitempty"`   // of a failed call
+	Code    string            `json:"code,omitempty"`    // of an error: max_uses_exceeded or invalid_tool_input
 }
+
+// The codes of failed calls.
+const (
+	WebSearchLimited = "max_uses_exceeded"
+	WebSearchInvalid = "invalid_tool_input"
+)
 
 // A WebSearchResult is a page, or a part of one, that the model was shown.
 type WebSearchResult struct {

@@ -113,6 +113,51 @@ func TestMessagesWebSearch(t *testing.T) {
 	}
 }
 
+// A use beyond max_uses of its tool has the vendor's error as its result, which also the model sees. Other tools of the
+// request continue to work.
+func TestMessagesMaxUses(t *testing.T) {
+	t.Parallel()
+	search := model.Call{ID: "call_1", Name: "web_search", Arguments: `{"type":"search","queries":["sky"]}`}
+	open := model.Call{ID: "call_2", Name: "web_search", Arguments: `{"type":"open_page","url":"https://a.example/x"}`}
+	empty := model.Call{ID: "call_3", Name: "web_search", Arguments: `{"type":"search"}`}
+	h, m := playing(t, turn(empty, stopped), turn(search, stopped), turn(search, stopped), turn(open, stopped), turn(open, stopped),
+		turn(model.Call{ID: "call_4", Name: "shell", Arguments: `{"commands":["echo hi"]}`}, stopped),
+		turn(model.Text{Text: "Done."}, stopped))
+	h.search.Backend = oneHit{}
+	const fields = `"tools":[{"type":"web_search_20250305","name":"web_search","max_uses":1},
+		{"type":"web_fetch_20250910","name":"web_fetch","max_uses":1},
+		{"type":"code_execution_20250825","name":"code_execution"}],` + hello
+	o := h.message(fields)
+	if got := kindsOf(o["content"]); got != "server_tool_use web_search_tool_result server_tool_use web_search_tool_result "+
+		"server_tool_use web_search_tool_result server_tool_use web_fetch_tool_result "+
+		"server_tool_use web_fetch_tool_result server_tool_use bash_code_execution_tool_result text" {
+		t.Fatalf("got %s", got)
+	}
+	for i, want := range map[int]any{1: "invalid_tool_input", 5: "max_uses_exceeded", 7: "url_not_accessible",
+		9: "max_uses_exceeded"} {
+		if got := o.at("content", i, "content", "error_code"); got != want {
+			t.Errorf("block %d has the error %v, want %v", i, got, want)
+		}
+	}
+	if o.at("content", 3, "content", 0, "title") != "A" || o.at("content", 11, "content", "stdout") != "hi\n" {
+		t.Errorf("got %v", o["content"])
+	}
+	if o.at("usage", "server_tool_use", "web_search_requests") != 2.0 || o.at("usage", "server_tool_use", "web_fetch_requests") != 1.0 {
+		t.Errorf("the usage is %v", o["usage"])
+	}
+	if last := m.asked[3].Items[len(m.asked[3].Items)-1].String(); !strings.Contains(last, "at most 1 times") {
+		t.Errorf("the model got %s", last)
+	}
+	answer, _ := h.streamed(fields)
+	if got := answer.Content[5].Content.ErrorCode; got != "max_uses_exceeded" {
+		t.Errorf("streamed %s", answer.RawJSON())
+	}
+	h.message(`"tools":[{"type":"web_search_20250305","name":"web_search"}],` + again(t, o, `"more"`))
+	if got := m.asked[len(m.asked)-1].Items; !strings.Contains(encoded(t, got), "max_uses_exceeded") {
+		t.Errorf("the next request has %v", got)
+	}
+}
+
 // The history may have calls of server tools that this server does not know.
 func TestMessagesForeignHistory(t *testing.T) {
 	t.Parallel()

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/internal/rule"
 )
 
 // A history converts messages to items. Calls of the client's tools must be followed by their results.
@@ -422,7 +423,9 @@ func (h *history) serveSearch(query string, result contentBlock) {
 		Berth:  &berth.WebSearchBerth{}}
 	var hits []searchHit
 	if json.Unmarshal(result.Content, &hits) != nil {
-		call.Status, call.Berth.Error = string(berth.StatusFailed), "The search failed."
+		var failure toolError
+		decodeInput(result.Content, &failure)
+		call.Status, call.Berth.Error = string(berth.StatusFailed), "The search failed: "+rule.Clip(failure.ErrorCode)
 	}
 	for _, hit := range hits {
 		call.Berth.Results = append(call.Berth.Results, berth.WebSearchResult{URL: hit.URL, Title: hit.Title,

@@ -64,22 +64,33 @@ func TestTools(t *testing.T) {
 	}
 }
 
-// The number of uses of server tools bounds the hosted calls if all have one.
+// The uses of web_search and web_fetch are limited each by its own number. Without web_search there are no searches.
 func TestMaxUses(t *testing.T) {
-	const search, fetch = `{"type":"web_search_20250305","name":"web_search","max_uses":3}`,
-		`{"type":"web_fetch_20250910","name":"web_fetch"`
-	for tools, want := range map[string]int{search: 3, search + `,` + fetch + `,"max_uses":2}`: 5,
-		search + `,` + fetch + `}`: -1} {
+	const search, fetch, code = `{"type":"web_search_20250305","name":"web_search"`,
+		`{"type":"web_fetch_20250910","name":"web_fetch"`, `{"type":"code_execution_20250825","name":"code_execution"}`
+	for tools, want := range map[string]string{
+		search + `}`:                                          "none",
+		search + `,"max_uses":3}`:                             `{"searches":3,"pages":3}`,
+		search + `,"max_uses":3},` + fetch + `}`:              `{"searches":3}`,
+		search + `},` + fetch + `,"max_uses":2}`:              `{"pages":2}`,
+		search + `,"max_uses":3},` + code:                     `{"searches":3,"pages":3}`,
+		fetch + `,"max_uses":2}`:                              `{"searches":0,"pages":2}`,
+		fetch + `,"max_uses":2},` + search + `,"max_uses":1}`: `{"searches":1,"pages":2}`,
+	} {
 		got, err := read(`{"model":"m","max_tokens":1,"messages":[{"role":"user","content":"x"}],"tools":[` + tools + `]}`)
 		if err != nil {
 			t.Fatal(err)
 		}
-		calls := -1
-		if got.request.MaxToolCalls != nil {
-			calls = *got.request.MaxToolCalls
+		limits := "none"
+		for _, of := range got.request.Tools {
+			var web berth.WebSearchTool
+			if of.Type() == berth.ToolWebSearch && of.Decode(&web) == nil && web.Limits != nil {
+				raw, _ := json.Marshal(web.Limits)
+				limits = string(raw)
+			}
 		}
-		if calls != want {
-			t.Errorf("%s: got %d, want %d", tools, calls, want)
+		if limits != want || got.request.MaxToolCalls != nil {
+			t.Errorf("%s has the limits %s, want %s", tools, limits, want)
 		}
 	}
 }

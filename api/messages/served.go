@@ -1,6 +1,7 @@
 package messages
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"net/http"
@@ -265,19 +266,23 @@ func (s *servedItem) readWeb(c *berth.WebSearchCall) {
 	}
 	failed := found.Error != "" || c.Status != string(berth.StatusCompleted)
 	if action.Type == berth.WebSearchOpen || action.Type == berth.WebSearchFind {
-		s.web.WebFetches++
+		if found.Code != berth.WebSearchLimited {
+			s.web.WebFetches++
+		}
 		s.call(callOutput{Type: "server_tool_use", ID: id, Name: familyFetch,
 			Input: object("url", action.URL), Caller: direct})
 		out := resultOutput{Type: "web_fetch_tool_result", ToolUseID: id, Caller: direct}
 		if failed {
-			out.Content = toolError{"web_fetch_tool_result_error", "url_not_accessible"}
+			out.Content = toolError{"web_fetch_tool_result_error", cmp.Or(found.Code, "url_not_accessible")}
 		} else {
 			out.Content = newFetchedPage(action.URL, found.Results)
 		}
 		s.result(out)
 		return
 	}
-	s.web.WebSearches++
+	if found.Code != berth.WebSearchLimited {
+		s.web.WebSearches++
+	}
 	query := action.Query
 	if len(action.Queries) > 1 {
 		query = strings.Join(action.Queries, "; ")
@@ -286,7 +291,7 @@ func (s *servedItem) readWeb(c *berth.WebSearchCall) {
 		Caller: direct})
 	out := resultOutput{Type: "web_search_tool_result", ToolUseID: id, Caller: direct}
 	if failed {
-		out.Content = toolError{"web_search_tool_result_error", "unavailable"}
+		out.Content = toolError{"web_search_tool_result_error", cmp.Or(found.Code, "unavailable")}
 	} else {
 		hits := []any{}
 		for _, r := range found.Results {

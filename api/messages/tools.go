@@ -12,9 +12,8 @@ import (
 
 // offers are the tools of a response.
 type offers struct {
-	tools    []berth.Tool
-	places   []string // in the message request, by the index of the tool
-	maxCalls *int     // of hosted calls; nil means no limit
+	tools  []berth.Tool
+	places []string // in the message request, by the index of the tool
 }
 
 func (o *offers) add(at string, body any) {
@@ -26,7 +25,6 @@ func (m *messageRequest) offered(h *history) (*offers, error) {
 	o, uploads := &offers{}, h.uploads
 	if web := m.web(); web != nil {
 		o.add(web.at, web.tool)
-		o.maxCalls = web.uses
 	}
 	code := false
 	for i := range m.Tools {
@@ -43,10 +41,9 @@ func (m *messageRequest) offered(h *history) (*offers, error) {
 			if code {
 				continue
 			}
-			code, o.maxCalls = true, nil
+			code = true
 			body, err = m.codeTool(p, uploads)
 		case familyToolset:
-			o.maxCalls = nil
 			body, err = m.toolset(p, at)
 		case familyCustom:
 			body = p.function(m.searchTool() != nil)
@@ -70,7 +67,6 @@ func (m *messageRequest) offered(h *history) (*offers, error) {
 		return nil, berth.Invalid("messages", "`container_upload` blocks need the tool `code_execution`.")
 	}
 	for _, s := range m.unnamedServers() {
-		o.maxCalls = nil
 		o.add(s.at, s.tool)
 	}
 	return o, nil
@@ -80,16 +76,17 @@ func (m *messageRequest) offered(h *history) (*offers, error) {
 type webOffer struct {
 	at   string
 	tool berth.WebSearchTool
-	uses *int // nil means no limit
 }
 
-// web returns the tool for the web, or nil if the request has none.
+// web returns the tool for the web, or nil if the request has none. A request with web_fetch alone allows no searches.
+// One with web_search alone also allows as many pages as searches.
 func (m *messageRequest) web() *webOffer {
 	var web *webOffer
-	uses, counted := 0, true
+	uses := map[string]*int{} // the limits, by family
 	for i := range m.Tools {
 		p := &m.Tools[i]
-		if f := p.family(); f != familySearch && f != familyFetch {
+		f := p.family()
+		if f != familySearch && f != familyFetch {
 			continue
 		}
 		if web == nil {
@@ -102,12 +99,20 @@ func (m *messageRequest) web() *webOffer {
 			}
 			web.tool.Filters.AllowedDomains = append(web.tool.Filters.AllowedDomains, p.AllowedDomains...)
 		}
-		if counted = counted && p.MaxUses != nil; counted {
-			uses += *p.MaxUses
-		}
+		uses[f] = p.MaxUses
 	}
-	if web != nil && counted {
-		web.uses = &uses
+	if web == nil {
+		return nil
+	}
+	limits := &berth.WebSearchLimits{Searches: uses[familySearch], Pages: uses[familyFetch]}
+	if _, ok := uses[familySearch]; !ok {
+		limits.Searches = new(int)
+	}
+	if _, ok := uses[familyFetch]; !ok {
+		limits.Pages = uses[familySearch]
+	}
+	if *limits != (berth.WebSearchLimits{}) {
+		web.tool.Limits = limits
 	}
 	return web
 }

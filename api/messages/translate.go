@@ -69,7 +69,7 @@ func (t *translation) setTools(m *messageRequest, h *history) error {
 	if err != nil {
 		return err
 	}
-	r.Tools, r.MaxToolCalls, t.toolPlaces = offered.tools, offered.maxCalls, offered.places
+	r.Tools, t.toolPlaces = offered.tools, offered.places
 	chosen, err := m.choose(len(r.Tools))
 	if err != nil {
 		return err

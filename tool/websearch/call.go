@@ -41,7 +41,8 @@ type call struct {
 	item    berth.WebSearchCall
 	started bool // the event of its start was returned
 	args    callArguments
-	invalid string // why the arguments cannot be used
+	invalid string // why the call is not made
+	code    string // of the reason
 }
 
 func (c *call) Item() berth.Item { return berth.NewItem(c.item) }
@@ -77,6 +78,9 @@ func (c *call) Close(arguments string) ([]berth.Event, berth.Item, string) {
 			err)+". Nothing was done. Send the call again with valid arguments.", berth.WebSearchSearch
 	} else {
 		c.invalid = a.problem()
+	}
+	if c.code = berth.WebSearchInvalid; c.invalid == "" {
+		c.invalid, c.code = c.tool.use(a.Type), berth.WebSearchLimited
 	}
 	return c.Write(""), c.Item(), ""
 }
@@ -205,7 +209,7 @@ func (c *call) action() *berth.WebSearchAction {
 // response.
 func (c *call) find(ctx context.Context) (*berth.WebSearchBerth, error) {
 	if c.invalid != "" {
-		return &berth.WebSearchBerth{Error: c.invalid}, nil
+		return &berth.WebSearchBerth{Error: c.invalid, Code: c.code}, nil
 	}
 	var found *berth.WebSearchBerth
 	var err error

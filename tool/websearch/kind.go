@@ -82,6 +82,7 @@ var (
 		}),
 		"berth": rule.OpenObject(rule.Fields{
 			"page": rule.Integer(0, 1<<30), "pages": rule.Integer(0, 1<<30), "error": rule.Text(0, rule.MaxOutput),
+			"code": rule.OneOf(berth.WebSearchLimited, berth.WebSearchInvalid),
 			"results": rule.List(rule.OpenObject(rule.Fields{"url": rule.AnyText, "title": rule.AnyText,
 				"text": rule.AnyText, "published": rule.AnyText}), 0),
 		}),
@@ -117,6 +118,9 @@ func bind(opts Options, c tool.Context, t berth.WebSearchTool) (tool.Tool, error
 		includeSources)}
 	if s, ok := sizes[t.SearchContextSize]; ok {
 		bound.size = s
+	}
+	if t.Limits != nil {
+		bound.limits = *t.Limits
 	}
 	if t.Filters != nil {
 		for i, d := range t.Filters.AllowedDomains {

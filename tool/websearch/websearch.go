@@ -9,9 +9,11 @@ import (
 	"context"
 	_ "embed"
 	"encoding/json"
+	"fmt"
 	"io"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/download"
@@ -59,6 +61,9 @@ type Tool struct {
 	size     size
 	include  bool // sources are shown
 	pages    pageCache
+	limits   berth.WebSearchLimits
+	searched atomic.Int64 // searches within the limit
+	opened   atomic.Int64 // pages within the limit
 }
 
 var _ tool.Tool = (*Tool)(nil)
@@ -88,6 +93,12 @@ func (t *Tool) Spec() tool.Spec {
 	}
 	if place := placeOf(t.location); place != "" {
 		text += "\n\nThe user is in or near " + place + ". Name the place in queries whose answer depends on it."
+	}
+	if l := t.limits; l.Searches != nil {
+		text += fmt.Sprintf("\n\nYou can search at most %d times.", *l.Searches)
+	}
+	if l := t.limits; l.Pages != nil {
+		text += fmt.Sprintf("\n\nYou can open pages and search in them at most %d times.", *l.Pages)
 	}
 	return tool.Spec{Function: tool.Function(name, text, parameters), Call: berth.ItemWebSearchCall}
 }
@@ -119,6 +130,21 @@ func (t *Tool) NewCall(string) tool.Call {
 // ResumeCall implements tool.Tool. The events of a call do not show its arguments, so the
 // model is called again.
 func (*Tool) ResumeCall(berth.Item, berth.Item, []berth.Event) (tool.Call, error) { return nil, nil }
+
+// use counts a call with an action. It returns why the call is beyond a limit, for the model, or "".
+func (t *Tool) use(action string) string {
+	limit, used, verb := t.limits.Pages, &t.opened, "open pages"
+	if action == berth.WebSearchSearch {
+		limit, used, verb = t.limits.Searches, &t.searched, "search"
+	}
+	switch {
+	case limit == nil || used.Add(1) <= int64(*limit):
+		return ""
+	case *limit == 0:
+		return fmt.Sprintf("You cannot %s in this conversation.", verb)
+	}
+	return fmt.Sprintf("You can %s at most %d times, and have done so. Answer with what you know.", verb, *limit)
+}
 
 // allows reports whether the request allows pages of a host.
 func (t *Tool) allows(host string) bool {
