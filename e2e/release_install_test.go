@@ -215,6 +215,10 @@ func TestReleaseRepositories(t *testing.T) {
 	unpacked := filepath.Join(dir, "deb")
 	p.run("dpkg-deb", "-x", packages[0], unpacked)
 	p.run(filepath.Join(unpacked, "usr/bin/berth"), "version")
+	if got, want := p.run("cat", filepath.Join(unpacked, "usr/share/berth/release-signers")),
+		p.run("cat", filepath.Join(p.dist, "allowed_signers")); got != want {
+		t.Errorf("the signers in the package: got %s, want %s", got, want)
+	}
 
 	inRelease := filepath.Join(p.dist, "apt/dists/stable/InRelease")
 	text, err := os.ReadFile(inRelease)

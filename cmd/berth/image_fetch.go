@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -24,10 +25,13 @@ type releaseFlags struct {
 // The defaults of releaseFlags.
 const (
 	releasesURL   = "https://github.com/berth-run/berth/releases"
-	signersFile   = "/etc/berth/release-signers"
 	releasesEnv   = "BERTH_RELEASES"
 	unsignedUsage = "trust the checksums of the server without a signature"
 )
+
+// signersFiles are where the keys that may sign releases are; the first that exists is read. install.sh and operators
+// write the first, a package has the second.
+var signersFiles = []string{"/etc/berth/release-signers", "/usr/share/berth/release-signers"}
 
 func (f *releaseFlags) add(cmd *cobra.Command) {
 	from := releasesURL
@@ -35,8 +39,9 @@ func (f *releaseFlags) add(cmd *cobra.Command) {
 		from = set
 	}
 	cmd.Flags().StringVar(&f.from, "from", from, "URL of the releases ("+releasesEnv+")")
-	cmd.Flags().StringVar(&f.signers, "signers", signersFile,
-		"file of keys that may sign releases, as an allowed_signers file of ssh-keygen")
+	cmd.Flags().StringVar(&f.signers, "signers", "",
+		"file of keys that may sign releases, as an allowed_signers file of ssh-keygen (default: "+
+			strings.Join(signersFiles, ", or ")+")")
 	cmd.Flags().BoolVar(&f.unsigned, "unsigned", false, unsignedUsage)
 	cmd.MarkFlagsMutuallyExclusive("signers", "unsigned")
 }
@@ -47,18 +52,32 @@ func (f *releaseFlags) source() (*release.Source, error) {
 	if f.unsigned {
 		return s, nil
 	}
-	text, err := os.ReadFile(f.signers)
+	file, text, err := f.readSigners()
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("there is no file %s of keys that may sign releases: put the publisher's there, "+
-			"name another with --signers, or trust the server with --unsigned", f.signers)
+			"name another with --signers, or trust the server with --unsigned", file)
 	}
 	if err != nil {
 		return nil, err
 	}
 	if s.Signers, err = release.ParseSigners(text); err != nil {
-		return nil, fmt.Errorf("%s: %w", f.signers, err)
+		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 	return s, nil
+}
+
+// readSigners returns the name and the content of the file of signers. If there is none, its name is the one to make.
+func (f *releaseFlags) readSigners() (string, []byte, error) {
+	if f.signers != "" {
+		text, err := os.ReadFile(f.signers)
+		return f.signers, text, err
+	}
+	for _, file := range signersFiles {
+		if text, err := os.ReadFile(file); !errors.Is(err, os.ErrNotExist) {
+			return file, text, err
+		}
+	}
+	return signersFiles[0], nil, os.ErrNotExist
 }
 
 func newImageFetch(open func() (*image.Store, error), state *string) *cobra.Command {
