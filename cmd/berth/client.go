@@ -16,6 +16,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -30,6 +31,8 @@ type client struct {
 	key   string
 	plain bool // the key may be sent over plain HTTP
 	http  *http.Client
+
+	patience time.Duration // how long to wait for a server that is not ready, such as one that makes its template
 }
 
 // clientFlags adds --url and --plain-http to a command, and returns a function that creates the
@@ -132,7 +135,7 @@ func (c *client) do(ctx context.Context, method, path, kind string, body io.Read
 	if err := c.authorize(req); err != nil {
 		return nil, err
 	}
-	resp, err := c.http.Do(req)
+	resp, err := c.patiently(req)
 	if rest, ok := strings.CutPrefix(c.base, "https://"); ok && errors.Is(err, http.ErrSchemeMismatch) {
 		return nil, fmt.Errorf("the server at %s speaks HTTP without TLS; use http://%s, or its HTTPS port", c.base,
 			rest)
@@ -145,6 +148,58 @@ func (c *client) do(ctx context.Context, method, path, kind string, body io.Read
 	}
 	defer resp.Body.Close()
 	return nil, c.answerError(resp)
+}
+
+// maxPause is the longest pause before a request is sent again: a server asks for more than most templates take.
+const maxPause = 2 * time.Second
+
+// patiently sends a request, and sends it again while the server is not ready for it, up to the client's patience.
+func (c *client) patiently(req *http.Request) (*http.Response, error) {
+	var waited time.Duration
+	for told := false; ; told = true {
+		resp, err := c.http.Do(req)
+		if err != nil {
+			return nil, err
+		}
+		wait, ok := retryAfter(resp)
+		if !ok || c.patience == 0 || waited+wait > c.patience || req.Body != nil && req.GetBody == nil {
+			return resp, nil
+		}
+		if !told {
+			fmt.Fprintln(os.Stderr, "berth: the command waits:", c.answerError(resp))
+		}
+		resp.Body.Close()
+		waited += wait
+		if err := pause(req.Context(), wait); err != nil {
+			return nil, err
+		}
+		if req.GetBody != nil {
+			if req.Body, err = req.GetBody(); err != nil {
+				return nil, err
+			}
+		}
+	}
+}
+
+// retryAfter returns when to send a request again to a server that is not ready for it yet.
+func retryAfter(resp *http.Response) (time.Duration, bool) {
+	seconds, err := strconv.ParseUint(resp.Header.Get("Retry-After"), 10, 16)
+	if err != nil || resp.StatusCode != http.StatusServiceUnavailable {
+		return 0, false
+	}
+	return min(time.Duration(seconds)*time.Second, maxPause), true
+}
+
+// pause waits, or returns the error of ctx.
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // checkURL returns a usage error unless a text is the URL of a server.

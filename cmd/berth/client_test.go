@@ -155,6 +155,31 @@ func TestKeyStaysWithTheOrigin(t *testing.T) {
 	}
 }
 
+// berth create waits for a server that makes its template, and sends the same request again.
+func TestCreateWaitsForTheTemplate(t *testing.T) {
+	var bodies []string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		text, _ := io.ReadAll(r.Body)
+		bodies = append(bodies, r.Method+" "+r.URL.Path+" "+string(text))
+		if len(bodies) < 3 {
+			w.Header().Set("Retry-After", "0")
+			w.WriteHeader(http.StatusServiceUnavailable)
+			_, _ = io.WriteString(w, `{"error": {"message": "The template is being loaded."}}`)
+			return
+		}
+		_, _ = io.WriteString(w, `{"id": "cntr_1", "object": "container"}`)
+	}))
+	defer server.Close()
+	t.Setenv("BERTH_URL", server.URL)
+	code, stderr := commandLine(t, "create")
+	if code != 0 || strings.Count(stderr, "the command waits: The template is being loaded.") != 1 {
+		t.Errorf("got %d %s", code, stderr)
+	}
+	if len(bodies) != 3 || bodies[0] != bodies[2] || !strings.Contains(bodies[0], "POST /v1/containers {") {
+		t.Errorf("requests: %q", bodies)
+	}
+}
+
 func TestCheckURL(t *testing.T) {
 	for text, want := range map[string]string{
 		"http://127.0.0.1:8080":  "",

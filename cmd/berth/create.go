@@ -89,7 +89,9 @@ through OpenAI's API, which lets names repeat. --replace deletes the other one f
 		if err := o.check(); err != nil {
 			return err
 		}
-		made, err := o.create(cmd.Context(), connect())
+		c := connect()
+		c.patience = templatePatience
+		made, err := o.create(cmd.Context(), c)
 		if err != nil {
 			return err
 		}

@@ -22,6 +22,7 @@ import (
 	"github.com/berth-run/berth/internal/sse"
 	"github.com/berth-run/berth/server"
 	"github.com/berth-run/berth/server/config"
+	"github.com/berth-run/berth/server/state"
 )
 
 // maxEvent is the size of the largest event of a stream, in bytes.
@@ -87,6 +88,7 @@ and logs only with BERTH_LOG_LEVEL=debug.`,
 				return err
 			}
 			defer stop()
+			c.patience = templatePatience
 			if err := t.resolve(cmd.Context(), c); err != nil {
 				return err
 			}
@@ -183,6 +185,12 @@ func oneTask(_ *cobra.Command, args []string) error {
 	return nil
 }
 
+const (
+	startPatience    = 30 * time.Second       // for a server that starts
+	startPause       = 200 * time.Millisecond // between two looks at it
+	templatePatience = 3 * time.Minute        // for a template that the server loads or builds
+)
+
 // serverFor returns a client of the server at base, of the server on the default port, or of one
 // that it starts in this process.
 func serverFor(cmd *cobra.Command, base string, plain bool) (c *client, stop func(), err error) {
@@ -200,9 +208,12 @@ func serverFor(cmd *cobra.Command, base string, plain bool) (c *client, stop fun
 	if err != nil {
 		return nil, nil, err
 	}
-	state, err := filepath.Abs(conf.State)
+	dir, err := filepath.Abs(conf.State)
 	if err != nil {
 		return nil, nil, err
+	}
+	if state.IsServed(dir) { // by a server that starts, or that listens elsewhere
+		return c, func() {}, c.await(ctx, dir)
 	}
 	log := slog.New(slog.DiscardHandler) // the client prints the errors, berth doctor the warnings about the machine
 	if conf.Log.Threshold() == slog.LevelDebug {
@@ -213,7 +224,7 @@ func serverFor(cmd *cobra.Command, base string, plain bool) (c *client, stop fun
 	if err != nil {
 		return nil, nil, err
 	}
-	s, err := server.New(ctx, server.Options{State: state, Config: conf, Build: thisBuild(), Log: log})
+	s, err := server.New(ctx, server.Options{State: dir, Config: conf, Build: thisBuild(), Log: log})
 	if err != nil {
 		l.Close()
 		return nil, nil, err
@@ -225,6 +236,19 @@ func serverFor(cmd *cobra.Command, base string, plain bool) (c *client, stop fun
 		end()
 		<-done
 	}, nil
+}
+
+// await waits until the server of a state directory answers.
+func (c *client) await(ctx context.Context, dir string) error {
+	for end := time.Now().Add(startPatience); !c.serves(ctx); {
+		if err := pause(ctx, startPause); err != nil {
+			return err
+		}
+		if time.Now().After(end) || !state.IsServed(dir) {
+			return fmt.Errorf("another server uses %s and does not answer at %s; name its address with --url", dir, c.base)
+		}
+	}
+	return nil
 }
 
 // run runs the task and writes its answer to out.
