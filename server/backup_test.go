@@ -68,7 +68,7 @@ func idOf(text string, err error) (string, error) {
 // TestBackup follows docs/backup.md: it backs up a server under load, starts another one on the
 // copy, on the same machine, and checks that everything is there.
 func TestBackup(t *testing.T) {
-	dir, to := t.TempDir(), filepath.Join(t.TempDir(), "copy")
+	dir, to := t.TempDir(), filepath.Join(t.TempDir(), "backups", "copy")
 	const config = "driver: unsafe-local\ncontainers: {pool: 0}\n"
 	_, web := testServer(t, dir, config)
 	defer destroyAll(t, dir)

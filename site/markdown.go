@@ -160,7 +160,7 @@ func (s *Site) address(source, link string) string {
 	switch {
 	case inside && slices.Contains(s.sources, name):
 		return relative(source, pagePath(name)) + fragment
-	case inside && slices.Contains([]string{".svg", ".png"}, path.Ext(name)):
+	case inside && slices.Contains(copied, path.Ext(name)):
 		return relative(source, name)
 	}
 	return s.inRepository(target) + fragment

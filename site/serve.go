@@ -19,7 +19,8 @@ const picturePolicy = "default-src 'none'; style-src 'unsafe-inline'; frame-ance
 // kinds are the media types of files.
 var kinds = map[string]string{".html": "text/html; charset=utf-8", ".css": "text/css; charset=utf-8",
 	".js": "text/javascript; charset=utf-8", ".md": "text/markdown; charset=utf-8", ".txt": "text/plain; charset=utf-8",
-	".json": "application/json", ".svg": "image/svg+xml", ".png": "image/png", ".woff2": "font/woff2"}
+	".json": "application/json", ".yaml": "text/plain; charset=utf-8", ".svg": "image/svg+xml",
+	".png": "image/png", ".woff2": "font/woff2"}
 
 // A Handler serves a site below a path.
 type Handler struct {

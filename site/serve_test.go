@@ -36,6 +36,7 @@ func TestServe(t *testing.T) {
 		"/docs/install.md": "text/markdown; charset=utf-8", "/docs/llms.txt": "text/plain; charset=utf-8",
 		"/docs/assets/site.css": "text/css; charset=utf-8", "/docs/assets/site.js": "text/javascript; charset=utf-8",
 		"/docs/assets/vendor/inter-5.3.0.woff2": "font/woff2", "/docs/threat-model.svg": "image/svg+xml",
+		"/docs/observe/alerts.yaml": "text/plain; charset=utf-8", "/docs/observe/dashboard.json": "application/json",
 		"/docs/console/home.png": "image/png", "/docs/openapi.json": "application/json"} {
 		w := get(path)
 		h := w.Header()

@@ -73,11 +73,11 @@ func (s *Site) list() error {
 		s.files[pagePath(name)] = newFile(func() ([]byte, error) { return s.showPage(name) })
 		s.files[name] = newFile(func() ([]byte, error) { return s.source(name) })
 	}
-	pictures, err := s.pictures()
+	attachments, err := s.attachments()
 	if err != nil {
 		return err
 	}
-	for _, name := range pictures {
+	for _, name := range attachments {
 		s.files[name] = newFile(func() ([]byte, error) { return fs.ReadFile(s.options.Docs, name) })
 	}
 	for _, p := range append(s.manual.Sections(), s.manual.Schemas()...) {
@@ -92,17 +92,20 @@ func (s *Site) list() error {
 	return nil
 }
 
-// pictures returns the names of the pictures.
-func (s *Site) pictures() ([]string, error) {
+// copied are the extensions of files beside the pages that the site has as they are.
+var copied = []string{".svg", ".png", ".yaml", ".json"}
+
+// attachments returns the names of the files to copy.
+func (s *Site) attachments() ([]string, error) {
 	var all []string
 	err := fs.WalkDir(s.options.Docs, ".", func(name string, _ fs.DirEntry, err error) error {
-		if slices.Contains([]string{".svg", ".png"}, path.Ext(name)) {
+		if slices.Contains(copied, path.Ext(name)) {
 			all = append(all, name)
 		}
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("list the pictures: %w", err)
+		return nil, fmt.Errorf("list the files beside the pages: %w", err)
 	}
 	return all, nil
 }

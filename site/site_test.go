@@ -192,7 +192,7 @@ func TestAddresses(t *testing.T) {
 		{"install.md", "https://example.com/a.md", "https://example.com/a.md"},
 		{"install.md", "decisions/README.md", "decisions/index.html"},
 		{"install.md", "../SECURITY.md#a", repository + "blob/v1.2.3/SECURITY.md#a"},
-		{"install.md", "observe/alerts.yaml", repository + "blob/v1.2.3/docs/observe/alerts.yaml"},
+		{"install.md", "observe/alerts.yaml", "observe/alerts.yaml"},
 		{"decisions/0001-gvisor-start.md", "../install.md#a", "../install.html#a"},
 		{"decisions/0001-gvisor-start.md", "README.md", "../decisions/index.html"},
 		{"decisions/0001-gvisor-start.md", "../../SECURITY.md", repository + "blob/v1.2.3/SECURITY.md"},

@@ -40,6 +40,9 @@ func Backup(ctx context.Context, state, to, version string, progress func(what s
 	} else if inside {
 		return nil, fmt.Errorf("%s is in the state directory %s; choose a directory outside of it", to, state)
 	}
+	if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
+		return nil, err
+	}
 	work := to + incomplete
 	if err := os.Mkdir(work, 0o700); errors.Is(err, fs.ErrExist) {
 		return nil, fmt.Errorf("%s exists: another backup is being made, or was interrupted; then remove it", work)
