@@ -57,6 +57,9 @@ func publishRelease(t *testing.T) *published {
 		p.dist = copied
 		p.run("sh", "-c", `RELEASE_GPG=berth@berth.run ../scripts/repositories "$0"`, p.dist)
 	}
+	if closed := p.run("find", p.dist, "-type", "f", "!", "-perm", "-444"); closed != "" {
+		t.Errorf("a web server of another user cannot read %s", closed)
+	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		path := regexp.MustCompile(`^/releases/(latest/download|download/v[^/]+)/`).ReplaceAllString(r.URL.Path, "/")
 		http.ServeFile(w, r, filepath.Join(p.dist, filepath.Clean("/"+path)))
