@@ -19,6 +19,7 @@ import (
 	"github.com/berth-run/berth/api/exchange"
 	"github.com/berth-run/berth/api/mcp"
 	"github.com/berth-run/berth/api/messages"
+	"github.com/berth-run/berth/api/openterminal"
 	"github.com/berth-run/berth/api/preview"
 	"github.com/berth-run/berth/api/request"
 	"github.com/berth-run/berth/api/socket"
@@ -291,6 +292,7 @@ type Options struct {
 	Bundles      *bundle.Service
 	Sandboxes    *e2b.Door // nil serves no sandboxes of E2B
 	MCP          MCPOptions
+	OpenTerminal OpenTerminalOptions
 	Webhooks     *webhook.Service
 	Projects     *project.Service
 	Models       ModelOptions
@@ -387,7 +389,8 @@ type handlers struct {
 	socket     *socket.Door
 	assistants *assistants.Door
 	ports      *preview.Door
-	mcp        *mcp.Door // nil: not served
+	mcp        *mcp.Door          // nil: not served
+	terminals  *openterminal.Door // nil: not served
 }
 
 // New returns the handler of the API. It is safe for concurrent use and needs no Close.
@@ -423,6 +426,9 @@ func (h *handlers) table(opts Options, itself http.Handler) []exchange.Route {
 	all = append(all, h.keyless()...)
 	if h.mcp != nil {
 		all = append(all, h.mcp.Routes()...)
+	}
+	if h.terminals != nil {
+		all = append(all, h.terminals.Routes()...)
 	}
 	if opts.Console != nil {
 		all = append(all, exchange.Public("/console/", opts.Console(itself).ServeHTTP, exchange.NoCORS))
@@ -469,6 +475,7 @@ func newHandlers(o Options, ex *exchange.Server) *handlers {
 		assistants: assistants.NewDoor(o.Rooms.Threads),
 		ports:      ports,
 		mcp:        newMCP(o, ports),
+		terminals:  newOpenTerminal(o, ex),
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"github.com/berth-run/berth/api/e2b"
 	"github.com/berth-run/berth/api/exchange"
 	"github.com/berth-run/berth/api/messages"
+	"github.com/berth-run/berth/api/openterminal"
 )
 
 // Routes returns the patterns of the table of contents.
@@ -17,7 +18,7 @@ func Routes() []string {
 
 // Table returns all entries of the table, except the console.
 func Table() []exchange.Route {
-	h := &handlers{messages: new(messages.Door)}
+	h := &handlers{messages: new(messages.Door), terminals: new(openterminal.Door)}
 	return h.table(Options{Sandboxes: new(e2b.Door)}, nil)
 }
 

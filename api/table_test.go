@@ -29,6 +29,7 @@ func TestEveryPathPassesRoute(t *testing.T) {
 		o.Exchange.Observer = answered
 		o.Preview.Domain = "sandboxes.example"
 		withSandboxes(t, &stop)(o)
+		withOpenTerminal(o)
 		o.Console = func(http.Handler) http.Handler { return http.NotFoundHandler() }
 	})
 	h.key("sk-mine", "proj_mine")
@@ -60,6 +61,8 @@ func TestEveryPathPassesRoute(t *testing.T) {
 	send(sandbox, "GET", "/files?path=a&signature=v1_x", "api.example", nil)
 	send("preview host", "GET", "/any", "8000-cntr-"+id+".sandboxes.example", nil)
 	send("preview host", "GET", "/", "anything.sandboxes.example", map[string]string{"E2b-Sandbox-Id": id})
+	send("Open Terminal's WebSocket", "GET", "/open-terminal/api/terminals/x", "api.example",
+		map[string]string{"Upgrade": "websocket"})
 	anthropic := map[string]string{"Anthropic-Version": "2023-06-01"}
 	send("none", "GET", "/nothing", "api.example", nil)
 	send("/console/", "GET", "/console/", "api.example", nil)

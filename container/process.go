@@ -4,31 +4,41 @@ import (
 	"context"
 	"fmt"
 	"iter"
-	"sync"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/guest"
 )
 
-// A process is a process that Access.Process has started, with its entry in the container's
+// A Process is a process that Access.Start has started, with its entry in the container's
 // log.
-type process struct {
+type Process struct {
 	*guest.Process
-	log  execLog
-	free func()
+	log     execLog
+	release func() // lets the container sleep and expire
+	free    func()
 }
 
-// Process starts a process in a container for the caller's response, once the container
-// runs. It first ends the process with the same tag, which an earlier server process may have
-// left. The container does not expire until the process ends. The caller must read Events.
+// Process is Start for callers that need no more than a command.
 func (a *Access) Process(ctx context.Context, caller berth.Caller, id berth.ContainerID,
 	req guest.ProcessRequest) (guest.Command, error) {
+	p, err := a.Start(ctx, caller, id, req)
+	if err != nil {
+		return nil, err // a nil *Process would not be a nil guest.Command
+	}
+	return p, nil
+}
+
+// Start starts a process in a container for the caller's response, once the container
+// runs. It first ends the process with the same tag, which an earlier server process may have
+// left. The container does not expire until the process ends or is released. The caller must read Events.
+func (a *Access) Start(ctx context.Context, caller berth.Caller, id berth.ContainerID,
+	req guest.ProcessRequest) (*Process, error) {
 	s, release, err := a.leases.hold(ctx, caller.Project, id)
 	if err != nil {
 		return nil, err
 	}
 	ctx, stop := s.withGuest(ctx)
-	free := sync.OnceFunc(func() { stop(); release() })
+	free := func() { stop(); release() }
 	if req.Tag != "" {
 		if err := s.client.KillTagged(ctx, req.Tag); err != nil {
 			free()
@@ -43,11 +53,15 @@ func (a *Access) Process(ctx context.Context, caller berth.Caller, id berth.Cont
 	entry := berth.ContainerLog{ID: berth.LogID(berth.NewID(berth.PrefixContainerLog)), Source: berth.LogExec,
 		ResponseID: caller.Response,
 		KeyID:      caller.Key, RequestID: caller.RequestID, User: req.User, Command: commandLine(req)}
-	return &process{Process: p, log: execLog{a.logs.start(ctx, s, []berth.ContainerLog{entry})[0]}, free: free}, nil
+	return &Process{Process: p, log: execLog{a.logs.start(ctx, s, []berth.ContainerLog{entry})[0]}, release: release,
+		free: free}, nil
 }
 
+// Release lets the container sleep and expire although the process runs.
+func (p *Process) Release() { p.release() }
+
 // Events yields the output of the process, as guest.Process does, and logs it.
-func (p *process) Events() iter.Seq2[guest.ProcessEvent, error] {
+func (p *Process) Events() iter.Seq2[guest.ProcessEvent, error] {
 	return func(yield func(guest.ProcessEvent, error) bool) {
 		defer p.free()
 		ended := false

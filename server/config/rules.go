@@ -62,11 +62,13 @@ var keyRules = map[string]keyRule{
 	"containers.on_expiry":           oneOf(string(berth.OnExpiryDelete), string(berth.OnExpirySnapshot)),
 	"containers.snapshot_life":       atLeast(minute, "1m or more"),
 
-	"batches.concurrency": zeroOrMore,
-	"e2b.builds":          zeroOrMore,
-	"images.idle":         aTimeOr0,
-	"e2b.image_size":      atLeast(1<<20, "1m or more"),
-	"e2b.build_time":      atLeast(second, "1s or more"),
+	"batches.concurrency":  zeroOrMore,
+	"e2b.builds":           zeroOrMore,
+	"images.idle":          aTimeOr0,
+	"e2b.image_size":       atLeast(1<<20, "1m or more"),
+	"e2b.build_time":       atLeast(second, "1s or more"),
+	"open_terminal.idle":   atLeast(minute, "0s, or 1m or more").zero(),
+	"open_terminal.memory": oneOf("", "1g", "4g", "16g", "64g"),
 
 	"shell.default_environment": oneOf(string(berth.DefaultContainer), string(berth.DefaultLocal)),
 
