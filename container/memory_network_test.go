@@ -111,6 +111,66 @@ func TestMemoryRoutes(t *testing.T) {
 	}
 }
 
+// opening is a program whose threads open connections all the time, some of which the host leaves open for ever.
+// It listens, too. The state of an endpoint decides how gVisor restores it.
+const opening = `cat >/tmp/opening.py <<'END'
+import socket, threading, time
+l = socket.create_server(("127.0.0.1", 9000), backlog=100)
+def many(addr, hold):
+    held = []
+    while True:
+        try:
+            s = socket.create_connection((addr, 7), timeout=60)
+            if hold: s.recv(1)
+            else: held = held[-8:] + [s]
+        except OSError: time.sleep(.01)
+for i in range(12):
+    for addr, hold in ("198.51.100.7", False), ("198.51.100.8", True), ("198.51.100.9", True):
+        threading.Thread(target=many, args=(addr, hold)).start()
+open("/tmp/begun", "w").close()
+END
+setsid python3 /tmp/opening.py >/dev/null 2>&1 </dev/null &
+until test -e /tmp/begun; do sleep .01; done`
+
+// A snapshot of a sandbox that is opening connections can be restored: gVisor would wait for ever for an endpoint in
+// the middle of a handshake over a device that is gone.
+func TestMemoryHandshakes(t *testing.T) {
+	echo := newEcho(t)
+	rule, err := egress.ParseRule("198.51.100.0/24")
+	if err != nil {
+		t.Fatal(err)
+	}
+	waiting := make(chan struct{}, 100)
+	k, _ := newGVisorServicesOn(t, drivertest.Rootfs(t), func(o *container.Options) {
+		o.Network.Private = []egress.Rule{rule}
+		o.Network.Dial = func(ctx context.Context, network string, to netip.AddrPort) (net.Conn, error) {
+			if to.Addr().AsSlice()[3] == 9 { // which never answers
+				select {
+				case waiting <- struct{}{}:
+				default:
+				}
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			return echo.dial(ctx, network, to)
+		}
+	})
+	policy := &berth.NetworkPolicy{Type: "allowlist", AllowedDomains: []string{"198.51.100.0/24:7"}}
+	first := inhabit(t, k, container.CreateRequest{NetworkPolicy: policy})
+	first.sh(opening)
+	<-waiting
+	for range 3 {
+		s, err := k.Snapshots().Take(t.Context(), byBench.Project, first.id, container.SnapshotRequest{Memory: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		second := inhabit(t, k, container.CreateRequest{Source: berth.ContainerSource{SnapshotID: s.ID}})
+		if got := second.sh("pgrep -f opening.py >/dev/null && echo runs"); got != "runs\n" {
+			t.Errorf("got %q", got)
+		}
+	}
+}
+
 // An echo answers each line with the last byte of the dialed address.
 type echo struct{ listener net.Listener }
 

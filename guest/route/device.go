@@ -52,14 +52,11 @@ func configure() error {
 	if err != nil {
 		return err
 	}
-	nl, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
+	nl, err := netlink()
 	if err != nil {
-		return os.NewSyscallError("socket", err)
+		return err
 	}
 	defer unix.Close(nl)
-	if err := unix.Bind(nl, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
-		return os.NewSyscallError("bind", err)
-	}
 	link := make([]byte, unix.SizeofIfInfomsg)
 	binary.NativeEndian.PutUint32(link[4:], index)
 	binary.NativeEndian.PutUint32(link[8:], unix.IFF_UP)
@@ -92,12 +89,51 @@ func addRoute(nl int, a netip.Addr, index uint32) error {
 	if err := ask(nl, unix.RTM_NEWADDR, unix.NLM_F_CREATE, addr); err != nil {
 		return err
 	}
+	return ask(nl, unix.RTM_NEWROUTE, unix.NLM_F_CREATE, toAll(a, index))
+}
+
+// toAll returns the message of the route for all addresses of a's family.
+func toAll(a netip.Addr, index uint32) []byte {
+	family := byte(unix.AF_INET)
+	if a.Is6() {
+		family = unix.AF_INET6
+	}
 	route := make([]byte, unix.SizeofRtMsg)
 	route[0], route[4], route[5], route[6], route[7] = family, unix.RT_TABLE_MAIN, unix.RTPROT_BOOT,
 		unix.RT_SCOPE_UNIVERSE, unix.RTN_UNICAST
-	route = attribute(route, unix.RTA_DST, make([]byte, a.BitLen()/8)) // all addresses
-	route = attribute(route, unix.RTA_OIF, binary.NativeEndian.AppendUint32(nil, index))
-	return ask(nl, unix.RTM_NEWROUTE, unix.NLM_F_CREATE, route)
+	route = attribute(route, unix.RTA_DST, make([]byte, a.BitLen()/8))
+	return attribute(route, unix.RTA_OIF, binary.NativeEndian.AppendUint32(nil, index))
+}
+
+// removeRoutes lets programs open no more connections through the device. It changes nothing for those that exist.
+func removeRoutes() error {
+	index, err := interfaceIndex()
+	if err != nil {
+		return err
+	}
+	nl, err := netlink()
+	if err != nil {
+		return err
+	}
+	defer unix.Close(nl)
+	for _, a := range own {
+		if err := ask(nl, unix.RTM_DELROUTE, 0, toAll(a, index)); err != nil {
+			return fmt.Errorf("device %s, remove the route of %s: %w", name, a, err)
+		}
+	}
+	return nil
+}
+
+func netlink() (int, error) {
+	nl, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
+	if err != nil {
+		return -1, os.NewSyscallError("socket", err)
+	}
+	if err := unix.Bind(nl, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+		unix.Close(nl)
+		return -1, os.NewSyscallError("bind", err)
+	}
+	return nl, nil
 }
 
 func interfaceIndex() (uint32, error) {

@@ -117,17 +117,17 @@ func (n *network) openRoute() error {
 var errAsleep = errors.New("the guest sleeps")
 
 // fallAsleep removes the route for addresses, which gVisor cannot write to a file. Until awake is called, none is
-// created.
+// created. The sessions have ended, so that connections that wait for the server are refused.
 func (n *network) fallAsleep() error {
 	n.mu.Lock()
-	defer n.mu.Unlock()
 	n.slept = true
-	if n.route == nil {
+	closing := n.route
+	n.route = nil
+	n.mu.Unlock() // connections that are being refused need it
+	if closing == nil {
 		return nil
 	}
-	err := n.route.Close()
-	n.route = nil
-	return err
+	return errors.Join(closing.Refuse(), closing.Close())
 }
 
 // awake allows a route again. The server, which reconnects, asks for one.
