@@ -34,14 +34,26 @@ func loadProgram(path string) (*os.File, error) {
 		dst.Close()
 		return nil, err
 	}
-	seals := unix.F_SEAL_WRITE | unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
-	if _, err := unix.FcntlInt(dst.Fd(), unix.F_ADD_SEALS, seals); err != nil {
+	if err := seal(dst); err != nil {
 		dst.Close()
 		return nil, fmt.Errorf("seal: %w", err)
 	}
 	// A file that is open for writing cannot be executed.
 	defer dst.Close()
 	return os.Open(procFD(dst))
+}
+
+// seal lets nobody change a file in memory. The kernel refuses it with EBUSY while it uses pages of the file itself, as
+// it does when it looks for memory to give back; it waits a sixth of a second in each call.
+func seal(f *os.File) error {
+	const seals = unix.F_SEAL_WRITE | unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
+	const tries = 60
+	for n := 1; ; n++ {
+		_, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, seals)
+		if n == tries || !errors.Is(err, unix.EBUSY) {
+			return err
+		}
+	}
 }
 
 // procFD returns a path of f for other processes. It is valid while this process has f open.
