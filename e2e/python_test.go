@@ -41,6 +41,7 @@ var pythonClients = []pythonClient{
 	{name: "smolagents", env: "e2bagents", program: "use_smolagents.py"},
 	{name: "e2b-haystack", env: "e2bagents", program: "use_haystack.py"},
 	{name: "mcp", env: "mcp", program: "use_mcp.py"},
+	{name: "open-terminal", env: "openterminal", program: "use_open_terminal.py"},
 	{name: "langchain-mcp-adapters", env: "mcpclients", program: "use_langchain_mcp.py"},
 	{name: "anthropic", env: "anthropic", program: "use_anthropic.py"},
 	{name: "claude-agent-sdk", env: "anthropic", program: "use_claude_agent.py"},

@@ -74,11 +74,11 @@ func (v files) upload() error {
 		return err
 	}
 	form, err := v.x.Form(v.r)
+	if berth.ErrorCode(err) == berth.CodeInvalid || err == nil && !form.HasFile() { // no form, or without a file
+		return faults{{"missing", []any{"body", "file"}, "Field required", nil}}
+	}
 	if err != nil {
 		return err
-	}
-	if !form.HasFile() {
-		return faults{{"missing", []any{"body", "file"}, "Field required", nil}}
 	}
 	base := path.Base(path.Clean("/" + form.Filename))
 	if base == "/" || base == "." {
