@@ -218,6 +218,10 @@ func TestReleaseRepositories(t *testing.T) {
 	unpacked := filepath.Join(dir, "deb")
 	p.run("dpkg-deb", "-x", packages[0], unpacked)
 	p.run(filepath.Join(unpacked, "usr/bin/berth"), "version")
+	if text := p.run("zcat", filepath.Join(unpacked, "usr/share/doc/berth/NOTICES.gz")); !strings.Contains(text,
+		"==== gvisor.dev/gvisor ") {
+		t.Errorf("the notices of the package do not have gVisor's licence: %.200s", text)
+	}
 	if got, want := p.run("cat", filepath.Join(unpacked, "usr/share/berth/release-signers")),
 		p.run("cat", filepath.Join(p.dist, "allowed_signers")); got != want {
 		t.Errorf("the signers in the package: got %s, want %s", got, want)

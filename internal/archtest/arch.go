@@ -247,6 +247,7 @@ var Imports = map[string][]string{
 	"examples/coding-agent": {},
 	"e2e":                   {"", "internal/longtest", "internal/testsuite"},
 	"packaging/oci":         {},
+	"packaging/notices":     {},
 	"packaging/sbom":        {},
 	"packaging/vex":         {},
 	"e2e/bench": {"", "guest", "image", "internal/kubetest", "sandbox", "sandbox/gvisor", "server/state",
