@@ -316,8 +316,8 @@ func checkDoors(imports map[string][]string) (broken []string) {
 
 // Clocked lists the packages that have a clock (internal/clock). They read the time and wait by it alone, because with
 // two clocks their tests would depend on the speed of the machine.
-var Clocked = []string{"audit", "container", "container/build", "container/deadline", "container/session",
-	"container/snapshot", "container/volume"}
+var Clocked = []string{"audit", "container", "container/build", "container/deadline", "container/process",
+	"container/session", "container/snapshot", "container/volume"}
 
 // timed lists what a package with a clock must not use: these read the time of the system, or wait by it.
 var timed = map[string][]string{
