@@ -51,7 +51,7 @@ func seal(f *os.File) error {
 	for n := 1; ; n++ {
 		_, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, seals)
 		if n == tries || !errors.Is(err, unix.EBUSY) {
-			return err
+			return os.NewSyscallError("fcntl", err)
 		}
 	}
 }
