@@ -49,6 +49,7 @@ type options struct {
 	boms      map[string]string // files with bills of materials by architecture
 	source    string            // URL@COMMIT, or empty
 	key       string            // file with the key that signs, or empty
+	notices   string            // file with the licences of what the program contains, or empty
 	programs  []string          // ARCH=PATH
 }
 
@@ -75,6 +76,7 @@ func main() {
 		byArch(o.boms))
 	flag.StringVar(&o.source, "source", "", "URL@COMMIT that the programs are built from")
 	flag.StringVar(&o.key, "sign", "", "PEM file with an ECDSA key that signs the index as cosign does")
+	flag.StringVar(&o.notices, "notices", "", "file with the licences of what the programs contain")
 	flag.Parse()
 	o.programs = flag.Args()
 	if o.out == "" && !o.push || flag.NArg() == 0 {
@@ -106,7 +108,7 @@ func run(o options) error {
 		if !ok {
 			return fmt.Errorf("%q is not ARCH=PROGRAM", p)
 		}
-		img, err := image(arch, program, o.roots, o.templates[arch], created)
+		img, err := image(arch, program, o, created)
 		if err != nil {
 			return fmt.Errorf("%s: %w", arch, err)
 		}
@@ -151,8 +153,8 @@ func run(o options) error {
 
 // image returns the image of a program for one architecture, with a layer for the archive of a template if there is
 // one.
-func image(arch, program, roots, template string, created time.Time) (v1.Image, error) {
-	content, err := contents(program, roots, created)
+func image(arch, program string, o options, created time.Time) (v1.Image, error) {
+	content, err := contents(program, o.roots, o.notices, created)
 	if err != nil {
 		return nil, err
 	}
@@ -164,7 +166,7 @@ func image(arch, program, roots, template string, created time.Time) (v1.Image, 
 	}
 	img := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
 	layers := []v1.Layer{layer}
-	if template != "" {
+	if template := o.templates[arch]; template != "" {
 		if layer, err = templateLayer(arch, template, created); err != nil {
 			return nil, err
 		}
@@ -283,7 +285,7 @@ func sourceDate() (time.Time, error) {
 }
 
 // contents returns the file system of the image as a tar file.
-func contents(program, roots string, at time.Time) ([]byte, error) {
+func contents(program, roots, notices string, at time.Time) ([]byte, error) {
 	var buf bytes.Buffer
 	w := tar.NewWriter(&buf)
 	add := func(name string, mode int64, data []byte) error {
@@ -305,9 +307,16 @@ func contents(program, roots string, at time.Time) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, dir := range []string{"etc/", "etc/ssl/", "etc/ssl/certs/", "usr/", "usr/bin/", "var/", "var/lib/",
-		"root/"} {
+	for _, dir := range []string{"etc/", "etc/ssl/", "etc/ssl/certs/", "usr/", "usr/bin/", "usr/share/", "usr/share/doc/",
+		"usr/share/doc/berth/", "var/", "var/lib/", "root/"} {
 		err = errors.Join(err, add(dir, 0o755, nil))
+	}
+	if notices != "" {
+		text, readErr := os.ReadFile(notices)
+		if readErr != nil {
+			return nil, readErr
+		}
+		err = errors.Join(err, add("usr/share/doc/berth/NOTICES", 0o644, text))
 	}
 	err = errors.Join(err, add("tmp/", 0o1777, nil), add("var/lib/berth/", 0o700, nil),
 		add("etc/passwd", 0o644, []byte("root:x:0:0:root:/root:/sbin/nologin\n")),

@@ -104,7 +104,11 @@ func TestArchive(t *testing.T) {
 	}
 	templates := map[string]string{"arm64": template}
 	out := filepath.Join(t.TempDir(), "berth.tar")
-	o := options{tag: "berth:latest", out: out, roots: roots, templates: templates, programs: args}
+	notices := filepath.Join(t.TempDir(), "NOTICES")
+	if err := os.WriteFile(notices, []byte("licences"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o := options{tag: "berth:latest", out: out, roots: roots, templates: templates, programs: args, notices: notices}
 	if err := run(o); err != nil {
 		t.Fatal(err)
 	}
@@ -157,6 +161,8 @@ func TestArchive(t *testing.T) {
 	}
 	if files := checkImage(t, img, "arm64"); files["usr/share/berth/templates/base_arm64.tar"] != "template for arm64" {
 		t.Errorf("the image for arm64 has no template: %q", files)
+	} else if files["usr/share/doc/berth/NOTICES"] != "licences" {
+		t.Errorf("the image has no licences: %q", files)
 	}
 	if err := run(o); err != nil {
 		t.Fatal(err)
