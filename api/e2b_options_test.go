@@ -45,8 +45,17 @@ func TestSandboxAutoResumeTimeout(t *testing.T) {
 		return got.State, got.EndAt
 	}
 	status, text := h.sandboxCall("POST", "/process.Process/List", "{}", at)
-	if got, _ := state(); status != http.StatusUnauthorized || got != "paused" {
+	if got, _ := state(); status != http.StatusForbidden || got != "paused" || !strings.Contains(text, `"sandboxId"`) {
 		t.Errorf("without a token: got %d %s, and it is %s", status, text, got)
+	}
+	for token, want := range map[string]int{"": http.StatusForbidden, "wrong": http.StatusForbidden} {
+		at["X-Access-Token"] = token
+		if status, text := h.sandboxCall("GET", "/health", "", at); status != want {
+			t.Errorf("health with the token %q: got %d %s, want %d", token, status, text, want)
+		}
+		if got, _ := state(); got != "paused" {
+			t.Errorf("a check of its health with the token %q has resumed it", token)
+		}
 	}
 	at["X-Access-Token"] = s.Token
 	if status, text := h.sandboxCall("POST", "/process.Process/List", "{}", at); status != http.StatusOK {
@@ -55,6 +64,91 @@ func TestSandboxAutoResumeTimeout(t *testing.T) {
 	want := now.Add(420 * time.Second).UTC().Format("2006-01-02T15:04:05")
 	if got, end := state(); got != "running" || !strings.HasPrefix(end, want) {
 		t.Errorf("it is %s until %s, want %s", got, end, want)
+	}
+	// As with E2B, a check of its health with the token resumes it, too; without one it needs none while it runs.
+	if status, text := h.sandboxCall("POST", "/sandboxes/"+s.ID+"/pause", "", key); status != http.StatusNoContent {
+		t.Fatalf("pause: got %d %s", status, text)
+	}
+	if status, text := h.sandboxCall("GET", "/health", "", at); status != http.StatusNoContent {
+		t.Errorf("health with the token: got %d %s", status, text)
+	}
+	delete(at, "X-Access-Token")
+	if status, text := h.sandboxCall("GET", "/health", "", at); status != http.StatusNoContent {
+		t.Errorf("health of a running one: got %d %s", status, text)
+	}
+}
+
+// A private port of a sandbox without a token would be open to everybody, as E2B says.
+func TestSandboxPrivateInsecure(t *testing.T) {
+	t.Parallel()
+	var stop context.CancelFunc
+	h := newHouse(t, withSandboxes(t, &stop))
+	h.key("sk-mine", "proj_mine")
+	status, text := h.sandboxCall("POST", "/sandboxes",
+		`{"templateID":"base","secure":false,"network":{"allowPublicTraffic":false}}`,
+		map[string]string{"X-API-Key": "sk-mine"})
+	if status != http.StatusBadRequest || !strings.Contains(text, "'secure'") {
+		t.Errorf("got %d %s", status, text)
+	}
+	h.newSandbox("sk-mine", `{"templateID":"base","secure":false}`)
+}
+
+// A template of the server has one tag. Another one is not silently dropped.
+func TestSandboxUnknownTag(t *testing.T) {
+	t.Parallel()
+	var stop context.CancelFunc
+	h := newHouse(t, withSandboxes(t, &stop))
+	h.key("sk-mine", "proj_mine")
+	h.newSandbox("sk-mine", `{"templateID":"base:default"}`)
+	status, text := h.sandboxCall("POST", "/sandboxes", `{"templateID":"base:none"}`,
+		map[string]string{"X-API-Key": "sk-mine"})
+	if status != http.StatusNotFound || !strings.Contains(text, "'none'") {
+		t.Errorf("got %d %s", status, text)
+	}
+}
+
+// The id of a named snapshot has its name, and a list selects by name, by name and tag, and by id.
+func TestSandboxSnapshotNames(t *testing.T) {
+	t.Parallel()
+	var stop context.CancelFunc
+	h := newHouse(t, withSandboxes(t, &stop))
+	h.key("sk-mine", "proj_mine")
+	key := map[string]string{"X-API-Key": "sk-mine"}
+	s, other := h.newSandbox("sk-mine", `{"templateID":"base"}`), h.newSandbox("sk-mine", `{"templateID":"base"}`)
+	take := func(id, body, want string) string {
+		t.Helper()
+		var got struct{ SnapshotID string }
+		status, text := h.sandboxCall("POST", "/sandboxes/"+id+"/snapshots", body, key)
+		check(t, json.Unmarshal([]byte(text), &got))
+		if status != http.StatusCreated || !strings.HasSuffix(got.SnapshotID, want) {
+			t.Fatalf("%s: got %d %s, want %s", body, status, text, want)
+		}
+		return got.SnapshotID
+	}
+	take(s.ID, `{"name":"mine"}`, "mine:default")
+	take(s.ID, `{"name":"mine:v2"}`, "mine:v2")
+	unnamed := take(other.ID, `{}`, ":default")
+	id, _, _ := strings.Cut(unnamed, ":")
+	for query, want := range map[string][]string{
+		"name=mine": {"mine:v2"}, "name=mine:default": {"mine:default"}, "name=mine:v2": {"mine:v2"}, "name=mine:v3": {},
+		"name=none": {}, "name=" + id: {unnamed}, "": {unnamed, "mine:v2"}, "limit=1": {unnamed},
+		"limit=1&nextToken=" + id: {"mine:v2"},
+	} {
+		var list []struct{ SnapshotID string }
+		status, text := h.sandboxCall("GET", "/snapshots?"+query, "", key)
+		if err := json.Unmarshal([]byte(text), &list); err != nil || status != http.StatusOK || len(list) != len(want) {
+			t.Errorf("%s: got %d %s, want %v", query, status, text, want)
+			continue
+		}
+		for i := range list {
+			if list[i].SnapshotID != want[i] {
+				t.Errorf("%s: got %s, want %v", query, text, want)
+			}
+		}
+	}
+	h.newSandbox("sk-mine", `{"templateID":"mine:v2"}`)
+	if status, text := h.sandboxCall("DELETE", "/templates/mine:v2", "", key); status >= 300 {
+		t.Errorf("delete: got %d %s", status, text)
 	}
 }
 

@@ -141,6 +141,8 @@ func (d *dataPlane) visit(x *exchange.Exchange, r *http.Request, to address) (v 
 		serve, v.Traits = d.serveEnvd, envd.Limits(r.Method, envdPath(r))
 		if v.Caller.Key, err = d.authorize(r, s.Project, id); err == nil {
 			err = checkEnvdPath(r)
+		} else {
+			err = d.whilePaused(r, at, err)
 		}
 	case interpreterPort:
 		serve, v.Traits = d.interpreters.serve, interpreterTraits(r)
@@ -280,8 +282,13 @@ func (d *dataPlane) awake(r *http.Request, to target) error {
 	if err != nil || rec == nil {
 		return err
 	}
-	if !rec.AutoResume || rec.FilesOnly || to.isHealthCheck(r) { // only connect starts one anew
-		return gone(nameOf(to.id))
+	if !rec.AutoResume || rec.FilesOnly || to.port == interpreterPort && isHealthCheck(r) {
+		return gone(nameOf(to.id)) // only connect starts one anew
+	}
+	if to.isHealthCheck(r) { // it needs no token while the sandbox runs
+		if _, ok, err := d.tokens.bearer(r, to.Project, to.id); err != nil || !ok {
+			return cmp.Or(err, mayNotResume(to.id))
+		}
 	}
 	if err := d.deadlines.Resume(r.Context(), to.Project, to.id, rec); err != nil {
 		return err
@@ -293,6 +300,19 @@ func (d *dataPlane) awake(r *http.Request, to target) error {
 		return nil
 	})
 	return err
+}
+
+// whilePaused returns the error for a request without a valid token. As with E2B, it has another status while the
+// sandbox waits for a request that resumes it.
+func (d *dataPlane) whilePaused(r *http.Request, to target, refused error) error {
+	if e, ok := errors.AsType[*refusal](refused); !ok || e.status != http.StatusUnauthorized {
+		return refused
+	}
+	rec, err := d.deadlines.IfPaused(r.Context(), to.Project, to.id)
+	if err == nil && rec != nil && rec.AutoResume && !rec.FilesOnly {
+		return mayNotResume(to.id)
+	}
+	return refused
 }
 
 // authorize checks the access token of a request, or the signature of its URL, and returns the key of its holder. What

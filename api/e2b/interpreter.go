@@ -101,7 +101,8 @@ func (h *interpreters) checkLanguage(p berth.ProjectID, id berth.ContainerID, la
 	if contents == nil || slices.Contains(contents.Kernels, kernelOf(language)) {
 		return nil
 	}
-	return berth.Invalid("language", "The template of this sandbox has no kernel for '%s'. It has: %s.", language,
+	// E2B's SDK for JavaScript shows the message of this status only.
+	return berth.Errorf(berth.CodeNotFound, "The template of this sandbox has no kernel for '%s'. It has: %s.", language,
 		strings.Join(contents.Kernels, ", "))
 }
 

@@ -4,6 +4,7 @@ import (
 	htmltemplate "html/template"
 	"net/http"
 
+	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/exchange"
 	"github.com/berth-run/berth/api/preview"
 )
@@ -70,6 +71,12 @@ func (f contentFailure) message() string { return f.Message }
 func gone(name string) error {
 	return &refusal{http.StatusBadGateway, proxyFailure{SandboxID: name, Message: "The sandbox was not found",
 		Code: http.StatusBadGateway}}
+}
+
+// mayNotResume is the answer to a request without a valid token, which would resume a paused sandbox.
+func mayNotResume(id berth.ContainerID) error {
+	return &refusal{http.StatusForbidden, proxyFailure{SandboxID: nameOf(id), Code: http.StatusForbidden,
+		Message: "The sandbox is paused. A request resumes it only with its access token."}}
 }
 
 func unauthorized(message string) error {

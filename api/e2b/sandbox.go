@@ -72,6 +72,7 @@ type createRequest struct {
 	Metadata   map[string]string `json:"metadata"`
 	Env        map[string]string `json:"envVars"`
 	Internet   *bool             `json:"allow_internet_access"`
+	Secure     *bool             `json:"secure"` // false is accepted: old SDKs send it. The sandbox has a token anyway
 	AutoPause  bool              `json:"autoPause"`
 	KeepMemory *bool             `json:"autoPauseMemory"`
 	AutoResume struct {
@@ -178,6 +179,9 @@ func (h *sandboxes) createFor(x *exchange.Exchange, r *http.Request, c berth.Cal
 	if err := body.checkPause(); err != nil {
 		return err
 	}
+	if body.Secure != nil && !*body.Secure && body.Network.ports().Private {
+		return berth.Invalid("secure", "'secure' is false, and 'network.allowPublicTraffic' too. Omit one.")
+	}
 	outward := deadline.Outward{Internet: body.Internet, AllowOut: body.Network.AllowOut, DenyOut: body.Network.DenyOut,
 		Rules: body.Network.Rules, Proxy: body.Network.Proxy}
 	policy, transforms, err := policyOf(&outward)
@@ -200,7 +204,9 @@ func (h *sandboxes) createFor(x *exchange.Exchange, r *http.Request, c berth.Cal
 		defer release()
 	}
 	if t == nil {
-		req.Source.Template = build.ServerTemplate(body.Template)
+		if req.Source.Template, err = build.ServerTemplate(body.Template); err != nil {
+			return err
+		}
 		rec.Alias, _, _ = strings.Cut(body.Template, ":")
 	} else {
 		if len(t.Names) > 0 {

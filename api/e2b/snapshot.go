@@ -79,7 +79,16 @@ func (h *sandboxes) snapshot(x *exchange.Exchange, r *http.Request, c berth.Call
 	if err != nil {
 		return err
 	}
-	return x.JSON(http.StatusCreated, snapshotInfo{t.ID + ":" + tag, names(t)})
+	return x.JSON(http.StatusCreated, infoOf(t, tag))
+}
+
+// infoOf describes the snapshot of a template that has a tag.
+func infoOf(t *build.Template, tag string) snapshotInfo {
+	name := t.ID
+	if len(t.Names) > 0 {
+		name = t.Names[0]
+	}
+	return snapshotInfo{name + ":" + tag, names(t)}
 }
 
 // listSnapshots serves GET /snapshots.
@@ -94,10 +103,10 @@ func (h *sandboxes) listSnapshots(x *exchange.Exchange, r *http.Request, c berth
 		return err
 	}
 	found := []snapshotInfo{}
-	after := q.Get("nextToken")
+	after, last := q.Get("nextToken"), ""
 	for _, t := range all {
-		if t.Sandbox == "" || q.Get("sandboxID") != "" && t.Sandbox != q.Get("sandboxID") || q.Get("name") != "" &&
-			!t.Named(q.Get("name")) {
+		tag, ok := selected(t, q.Get("name"))
+		if !ok || t.Sandbox == "" || q.Get("sandboxID") != "" && t.Sandbox != q.Get("sandboxID") {
 			continue
 		}
 		if after != "" {
@@ -107,13 +116,26 @@ func (h *sandboxes) listSnapshots(x *exchange.Exchange, r *http.Request, c berth
 			continue
 		}
 		if len(found) == limit {
-			last, _, _ := strings.Cut(found[limit-1].SnapshotID, ":")
 			x.Header().Set(nextToken, last)
 			break
 		}
-		found = append(found, snapshotInfo{t.ID + ":" + build.DefaultTag, names(t)})
+		found, last = append(found, infoOf(t, tag)), t.ID
 	}
 	return x.JSON(http.StatusOK, found)
+}
+
+// selected returns the tag under which a list shows a template: that of the reference by which the client selects
+// templates, or the newest one. A reference is a name or an id, with a tag or without.
+func selected(t *build.Template, ref string) (tag string, ok bool) {
+	name, tag, tagged := strings.Cut(ref, ":")
+	if ref != "" && name != t.ID && !t.Named(name) {
+		return "", false
+	}
+	if tagged {
+		_, ok = t.Tags[tag]
+		return tag, ok
+	}
+	return t.Newest(), true
 }
 
 // names returns the names of a template, and never null.

@@ -68,7 +68,7 @@ func (h *templates) create(x *exchange.Exchange, r *http.Request, c berth.Caller
 	if name == "" {
 		return berth.Invalid("name", "Missing required parameter: 'name'.")
 	}
-	if build.ServerTemplate(name) == "" {
+	if build.IsDefault(name) {
 		return berth.Invalid("name", "Invalid 'name': '%s' is the server's default template. Choose another name.",
 			name)
 	}
@@ -130,7 +130,7 @@ type templateAlias struct {
 // "aliases" for the template the template with a name.
 func (h *templates) getPart(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	ref, part := r.PathValue("template"), r.PathValue("part")
-	if ref == "aliases" && build.ServerTemplate(part) == "" {
+	if ref == "aliases" && build.IsDefault(part) {
 		return x.JSON(http.StatusOK, templateAlias{part, true})
 	}
 	if ref == "aliases" {
@@ -321,7 +321,7 @@ func (h *templates) get(x *exchange.Exchange, r *http.Request, c berth.Caller) e
 		templateDetail
 		Builds []built `json:"builds"`
 	}
-	if build.ServerTemplate(r.PathValue("template")) == "" {
+	if build.IsDefault(r.PathValue("template")) {
 		return x.JSON(http.StatusOK, answer{h.describeBase(), []built{}})
 	}
 	t, err := h.builds.Template(r.Context(), c.Project, r.PathValue("template"))

@@ -3,6 +3,7 @@ package build
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -46,6 +47,18 @@ type Template struct {
 	Spawned   int64             `json:"spawned,omitempty"`
 	SpawnedAt int64             `json:"spawned_at,omitempty"`
 	UsedAt    int64             `json:"used_at,omitempty"` // when a build started from it
+}
+
+// Newest returns the tag of the newest build that has one.
+func (t *Template) Newest() string {
+	for _, id := range slices.Backward(t.Builds) {
+		for _, tag := range slices.Sorted(maps.Keys(t.Tags)) {
+			if t.Tags[tag] == id {
+				return tag
+			}
+		}
+	}
+	return DefaultTag
 }
 
 // Named reports whether a name, with or without a tag, is one of the template.
@@ -158,16 +171,29 @@ func decodeInto[T any](o *store.Object) (*T, error) {
 	return out, nil
 }
 
-// ServerTemplate returns the template of this server that a template of E2B's API names.
-func ServerTemplate(ref string) string {
-	name, _, _ := strings.Cut(ref, ":")
-	if strings.HasPrefix(ref, "sha256:") {
-		name = ref
+// ServerTemplate returns the template of this server that a template of E2B's API names. It has one tag, the default.
+func ServerTemplate(ref string) (string, error) {
+	name, tag, tagged := strings.Cut(ref, ":")
+	switch {
+	case name == "sha256":
+		return ref, nil
+	case tagged && tag != DefaultTag:
+		return "", noTag(name, tag)
+	case name == "base" || name == "code-interpreter-v1":
+		return "", nil // the server's default
 	}
-	if name == "base" || name == "code-interpreter-v1" {
-		return "" // the server's default
-	}
-	return name
+	return name, nil
+}
+
+// IsDefault reports whether a template of E2B's API names the server's default one.
+func IsDefault(ref string) bool {
+	name, err := ServerTemplate(ref)
+	return err == nil && name == ""
+}
+
+func noTag(name, tag string) error {
+	return berth.Errorf(berth.CodeNotFound, "Template '%s' has no build with the tag '%s'.", rule.Clip(name),
+		rule.Clip(tag))
 }
 
 // rfc3339 formats Unix milliseconds.

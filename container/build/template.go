@@ -105,8 +105,7 @@ func (d *Service) Resolve(ctx context.Context, p berth.ProjectID, ref string) (*
 		id, ok = tag, true
 	}
 	if !ok {
-		return nil, nil, berth.Errorf(berth.CodeNotFound, "Template '%s' has no build with the tag '%s'.", name,
-			rule.Clip(tag))
+		return nil, nil, noTag(name, tag)
 	}
 	b, err := d.Build(ctx, p, t.ID, id)
 	if err == nil && b.Status != StatusReady {

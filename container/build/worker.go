@@ -153,8 +153,8 @@ func (w *worker) base(ctx context.Context) (berth.ContainerSource, string, error
 			w.state, w.parent = stepState{Env: b.Env, User: b.User, Dir: b.Dir}, b
 			return berth.ContainerSource{SnapshotID: b.Snapshot}, b.ID, nil
 		}
-		source := berth.ContainerSource{Template: ServerTemplate(ref)}
-		return source, "template " + source.Template, nil
+		name, err := ServerTemplate(ref)
+		return berth.ContainerSource{Template: name}, "template " + name, err
 	}
 	w.log("info", "FROM "+w.req.FromImage)
 	if name, own := ownImage(w.req.FromImage); own {

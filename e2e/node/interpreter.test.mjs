@@ -71,7 +71,11 @@ test('contexts have their own variables and directories', async () => {
   const rooted = await sandbox.createCodeContext({ cwd: '/root' });
   assert.equal((await sandbox.runCode('import os; os.getcwd()', { context: rooted })).text, '/root');
   await assert.rejects(sandbox.createCodeContext({ cwd: '/none' }));
-  await assert.rejects(sandbox.runCode('1', { requestTimeoutMs: 5_000, language: 'cobol' }), /400/);
+  for (const language of ['java', 'cobol']) {
+    const refused = new RegExp(`no kernel for '${language}'. It has: .*python3`);
+    await assert.rejects(sandbox.runCode('1', { requestTimeoutMs: 5_000, language }), refused);
+    await assert.rejects(sandbox.createCodeContext({ language }), refused);
+  }
   await sandbox.kill();
 });
 
