@@ -307,8 +307,8 @@ func contents(program, roots, notices string, at time.Time) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, dir := range []string{"etc/", "etc/ssl/", "etc/ssl/certs/", "usr/", "usr/bin/", "usr/share/", "usr/share/doc/",
-		"usr/share/doc/berth/", "var/", "var/lib/", "root/"} {
+	for _, dir := range []string{"etc/", "etc/ssl/", "etc/ssl/certs/", "usr/", "usr/bin/", "usr/share/",
+		"usr/share/doc/", "usr/share/doc/berth/", "var/", "var/lib/", "root/"} {
 		err = errors.Join(err, add(dir, 0o755, nil))
 	}
 	if notices != "" {
