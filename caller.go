@@ -1,5 +1,7 @@
 package berth
 
+import "slices"
+
 // A Caller identifies the client of an operation. It is always an explicit argument,
 // never a context value.
 type Caller struct {
@@ -16,6 +18,30 @@ type Caller struct {
 
 	// RequestID identifies the HTTP request in log lines.
 	RequestID string
+
+	// Permissions are what the caller may do. Work that continues after its request has none: it was permitted before.
+	Permissions Permission
+
+	// Scope, if not nil, narrows what the caller may do.
+	Scope *KeyScope
+}
+
+// May reports whether the caller has one of the permissions.
+func (c Caller) May(p Permission) bool { return c.Permissions&p != 0 }
+
+// Forbidden returns the error for a caller who lacks a permission.
+func Forbidden(p Permission) *Error {
+	return &Error{Code: CodeForbidden, Wire: "missing_scope",
+		Message: "You have insufficient permissions for this operation. Missing permission: " + p.String() + "."}
+}
+
+// CheckTool returns an error if the scope of the caller lacks a type of tools.
+func (c Caller) CheckTool(kind string) error {
+	if c.Scope == nil || len(c.Scope.Tools) == 0 || slices.Contains(c.Scope.Tools, kind) {
+		return nil
+	}
+	return &Error{Code: CodeForbidden, Wire: "missing_scope", Param: "tools",
+		Message: "The scope of this API key has no tools of type '" + kind + "'."}
 }
 
 // DefaultProject owns everything on a server that has no keys yet, and the keys
@@ -49,6 +75,45 @@ type Key struct {
 	Tail      string // the last four characters of the secret
 	Session   string // of the person whose token this is; not stored
 
+	Owner      string // id of the person who answers for the key; empty for none
+	Note       string
+	LastUsedAt int64 // Unix seconds, a few minutes late; 0 means never
+	Role       Role  // what the key may do; empty for all that a key of its project may
+	Scope      KeyScope
+
+	// Bound are the permissions of the owner now, which the key cannot exceed. They are not stored.
+	Bound Permission
+
 	// Limits are the key's own limits, which apply besides those of its project.
 	Limits KeyLimits
 }
+
+// Permissions returns what the key may do. A key never may do more than its owner.
+func (k *Key) Permissions() Permission {
+	p := AllPermissions(k.Project)
+	if k.Role != "" {
+		p = k.Role.Permissions(k.Project)
+	}
+	if k.Owner != "" {
+		p &= k.Bound
+	}
+	if len(k.Scope.Tools) > 0 {
+		p &^= MayAttach // commands of the caller need no tool
+	}
+	return p
+}
+
+// Caller returns the caller with the key.
+func (k *Key) Caller() Caller {
+	c := Caller{Project: k.Project, Key: k.ID, Session: k.Session, Permissions: k.Permissions()}
+	if !k.Scope.Empty() {
+		c.Scope = &k.Scope
+	}
+	return c
+}
+
+// Expired reports whether the key has expired at a time, in Unix seconds.
+func (k *Key) Expired(now int64) bool { return k.ExpiresAt != 0 && k.ExpiresAt <= now }
+
+// Lost reports whether the key has an owner who has no access any more.
+func (k *Key) Lost() bool { return k.Owner != "" && k.Bound == 0 }

@@ -2,6 +2,8 @@ package api
 
 import (
 	"errors"
+	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"time"
@@ -20,9 +22,15 @@ const maxLife = 365 * 24 * time.Hour // of a key, as at OpenAI
 var (
 	keyLimitsRule      = rule.Object(rule.Fields{"cost_per_month": costRule})
 	lifeRule           = rule.Integer(1, int64(maxLife/time.Second))
-	createAdminKeyBody = rule.Object(rule.Fields{"name": rule.Text(1, 256), "expires_in_seconds": lifeRule}, "name")
-	createKeyBody      = rule.Object(rule.Fields{"name": rule.Text(1, 256), "expires_in_seconds": lifeRule,
+	createAdminKeyBody = rule.Object(rule.Fields{"name": rule.Text(1, 256), "expires_in_seconds": lifeRule,
+		"note": noteRule, "owner": ownerRule, "role": roleRule(berth.OrganizationRoles), "scope": scopeRule}, "name")
+	createKeyBody = rule.Object(rule.Fields{"name": rule.Text(1, 256), "expires_in_seconds": lifeRule,
+		"note": noteRule, "owner": ownerRule, "role": roleRule(berth.ProjectRoles), "scope": scopeRule,
 		"limits": keyLimitsRule}, "name")
+	noteRule  = rule.Text(0, 1024)
+	ownerRule = rule.Text(1, 256)
+	scopeRule = rule.Object(rule.Fields{"routes": rule.List(rule.Text(1, 256), 100),
+		"tools": rule.List(rule.Text(1, 64), 50)})
 	updateKeyBody = rule.Object(rule.Fields{"limits": keyLimitsRule}, "limits")
 	limitRule     = rule.Integer(-1, 1<<60)
 	costRule      = rule.Decimal(-1, 1e9)
@@ -39,7 +47,33 @@ var (
 type createKeyRequest struct {
 	Name             string          `json:"name"`
 	ExpiresInSeconds int64           `json:"expires_in_seconds"` // absent: it does not expire
+	Note             string          `json:"note"`
+	Owner            string          `json:"owner"` // id or address of the person who answers for the key
+	Role             berth.Role      `json:"role"`  // absent: all that a key of the project may do
+	Scope            berth.KeyScope  `json:"scope"`
 	Limits           berth.KeyLimits `json:"limits"`
+}
+
+// roleRule accepts roles.
+func roleRule(roles []berth.Role) rule.Rule {
+	names := make([]string, len(roles))
+	for i, r := range roles {
+		names[i] = string(r)
+	}
+	return rule.OneOf(names...)
+}
+
+// checkScope refuses a scope with a route that no route of the API is like.
+func checkScope(s berth.KeyScope) error {
+	for i, route := range s.Routes {
+		like := berth.KeyScope{Routes: []string{route}}.Permits
+		if !slices.ContainsFunc(slices.Collect(maps.Keys(permissions)), like) {
+			return berth.Invalid(fmt.Sprintf("scope.routes[%d]", i),
+				"Unknown route: '%s'. Expected one as in the documentation, such as 'POST /v1/responses', or a start with '*'.",
+				rule.Clip(route))
+		}
+	}
+	return nil
 }
 
 type updateKeyRequest struct {
@@ -59,10 +93,21 @@ type adminKey struct {
 	RedactedValue string      `json:"redacted_value"`
 	CreatedAt     int64       `json:"created_at"`
 	ExpiresAt     *int64      `json:"expires_at"`   // null: it does not expire
-	LastUsedAt    *int64      `json:"last_used_at"` // always null: not recorded
+	LastUsedAt    *int64      `json:"last_used_at"` // a few minutes late; null: never
 	Owner         keyOwner    `json:"owner"`
-	Value         string      `json:"value,omitempty"` // the key, in the answer to its creation only
+	keyTerms
+	Value string `json:"value,omitempty"` // the key, in the answer to its creation only
 }
+
+// keyTerms are on what terms a key was given out. They are not in OpenAI's objects.
+type keyTerms struct {
+	Note    string         `json:"note"`
+	OwnerID string         `json:"owner_id,omitempty"` // of the person who answers for the key
+	Role    berth.Role     `json:"role"`               // empty: all that a key of the project may do
+	Scope   berth.KeyScope `json:"scope"`
+}
+
+func termsOf(k *berth.Key) keyTerms { return keyTerms{k.Note, k.Owner, k.Role, k.Scope} }
 
 // A keyOwner is the operator, who owns all admin keys.
 type keyOwner struct {
@@ -82,11 +127,12 @@ type projectKey struct {
 	RedactedValue      string          `json:"redacted_value"`
 	CreatedAt          int64           `json:"created_at"`
 	ExpiresAt          *int64          `json:"expires_at"`           // null: it does not expire; not in OpenAI's object
-	LastUsedAt         *int64          `json:"last_used_at"`         // always null: not recorded
+	LastUsedAt         *int64          `json:"last_used_at"`         // a few minutes late; null: never
 	OwnerProjectAccess string          `json:"owner_project_access"` // "active"
 	Owner              projectKeyOwner `json:"owner"`
-	Limits             berth.KeyLimits `json:"limits"`          // not in OpenAI's object
-	Value              string          `json:"value,omitempty"` // the key, in the answer to its creation only
+	Limits             berth.KeyLimits `json:"limits"` // not in OpenAI's object
+	keyTerms
+	Value string `json:"value,omitempty"` // the key, in the answer to its creation only
 }
 
 // A projectKeyOwner is a service account: keys do not belong to persons.
@@ -104,22 +150,25 @@ type serviceAccount struct {
 
 func redacted(k *berth.Key) string { return berth.KeyPrefix + "..." + k.Tail }
 
-func expiry(k *berth.Key) *int64 {
-	if k.ExpiresAt == 0 {
+// timeOrNull returns nil for no time.
+func timeOrNull(unix int64) *int64 {
+	if unix == 0 {
 		return nil
 	}
-	return &k.ExpiresAt
+	return &unix
 }
 
 func adminKeyOf(k *berth.Key) *adminKey {
 	return &adminKey{ID: k.ID, Object: "organization.admin_api_key", Name: k.Name, RedactedValue: redacted(k),
-		CreatedAt: k.CreatedAt, ExpiresAt: expiry(k),
-		Owner: keyOwner{"user", "organization.user", "user_operator", "operator", k.CreatedAt, "owner"}}
+		CreatedAt: k.CreatedAt, ExpiresAt: timeOrNull(k.ExpiresAt), LastUsedAt: timeOrNull(k.LastUsedAt),
+		keyTerms: termsOf(k),
+		Owner:    keyOwner{"user", "organization.user", "user_operator", "operator", k.CreatedAt, "owner"}}
 }
 
 func projectKeyOf(k *berth.Key) *projectKey {
 	return &projectKey{ID: k.ID, Object: "organization.project.api_key", Name: k.Name, RedactedValue: redacted(k),
-		CreatedAt: k.CreatedAt, ExpiresAt: expiry(k),
+		CreatedAt: k.CreatedAt, ExpiresAt: timeOrNull(k.ExpiresAt), LastUsedAt: timeOrNull(k.LastUsedAt),
+		keyTerms:           termsOf(k),
 		OwnerProjectAccess: "active", Limits: k.Limits, Owner: projectKeyOwner{"service_account",
 			serviceAccount{string(k.Project), string(k.Project), k.CreatedAt, "member"}}}
 }
@@ -131,8 +180,12 @@ func (h *admin) create(x *exchange.Exchange, r *http.Request, c berth.Caller, p 
 	if err := x.Decode(r, accepted, &body); err != nil {
 		return nil, "", err
 	}
-	k, secret, err := h.service.By(c.Key).CreateKey(r.Context(), p, body.Name,
-		time.Duration(body.ExpiresInSeconds)*time.Second, body.Limits)
+	if err := checkScope(body.Scope); err != nil {
+		return nil, "", err
+	}
+	k, secret, err := h.service.By(c.Key).CreateKey(r.Context(), p, project.KeyRequest{Name: body.Name, Note: body.Note,
+		Owner: body.Owner, Lifetime: time.Duration(body.ExpiresInSeconds) * time.Second, Role: body.Role,
+		Scope: body.Scope, Limits: body.Limits})
 	if errors.Is(err, project.ErrArchived) {
 		err = berth.Errorf(berth.CodeInvalid, "Project '%s' is archived.", p)
 	}

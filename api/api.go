@@ -48,14 +48,13 @@ import (
 )
 
 // routes returns the table of all endpoints. To add an endpoint, add a line here, write its
-// handler in the file of its noun, and describe it in reference_table_test.go.
+// handler in the file of its noun, give it a permission in permissions.go, and describe it in reference_table_test.go.
 func (h *handlers) routes() []exchange.Route {
 	const (
 		callsModel    = exchange.CallsModel
 		storesNothing = exchange.StoresNothing
 		storesLittle  = exchange.StoresLittle
 		readsQuery    = exchange.ReadsQuery
-		forAdmin      = exchange.ForAdmin
 
 		throughContainer = exchange.ThroughContainer | exchange.NoCORS
 	)
@@ -223,33 +222,33 @@ func (h *handlers) routes() []exchange.Route {
 		on("POST /v1/webhook_endpoints/{webhook}/deliveries/{delivery}/redeliver", h.webhooks.redeliver, storesNothing),
 		on("GET /v1/webhook_event_types", h.webhooks.listEventTypes),
 
-		on("GET /v1/organization/costs", h.usage.costs, readsQuery, exchange.AlsoForAdmin),
-		on("GET /v1/organization/status", h.health.status, exchange.AlsoForAdmin),
-		on("GET /v1/organization/audit", h.record.list, readsQuery, exchange.AlsoForAdmin),
-		on("POST /v1/organization/audit/verify", h.record.verify, storesNothing, storesLittle, exchange.AlsoForAdmin),
-		on("GET /v1/organization/spend", h.spend.list, readsQuery, exchange.AlsoForAdmin),
-		on("GET /v1/organization/usage/completions", h.usage.completions, readsQuery, exchange.AlsoForAdmin),
-		on("GET /v1/organization/usage/embeddings", h.usage.embeddings, readsQuery, exchange.AlsoForAdmin),
-		on("GET /v1/organization/usage/moderations", h.usage.moderations, readsQuery, exchange.AlsoForAdmin),
-		on("GET /v1/organization/usage/code_interpreter_sessions", h.usage.sessions, readsQuery, exchange.AlsoForAdmin),
+		on("GET /v1/organization/costs", h.usage.costs, readsQuery),
+		on("GET /v1/organization/status", h.health.status),
+		on("GET /v1/organization/audit", h.record.list, readsQuery),
+		on("POST /v1/organization/audit/verify", h.record.verify, storesNothing, storesLittle),
+		on("GET /v1/organization/spend", h.spend.list, readsQuery),
+		on("GET /v1/organization/usage/completions", h.usage.completions, readsQuery),
+		on("GET /v1/organization/usage/embeddings", h.usage.embeddings, readsQuery),
+		on("GET /v1/organization/usage/moderations", h.usage.moderations, readsQuery),
+		on("GET /v1/organization/usage/code_interpreter_sessions", h.usage.sessions, readsQuery),
 
-		on("POST /v1/organization/admin_api_keys", h.admin.createAdminKey, forAdmin, storesNothing, storesLittle),
-		on("GET /v1/organization/admin_api_keys", h.admin.listAdminKeys, forAdmin, readsQuery),
-		on("GET /v1/organization/admin_api_keys/{key}", h.admin.getAdminKey, forAdmin),
-		on("DELETE /v1/organization/admin_api_keys/{key}", h.admin.deleteAdminKey, forAdmin),
-		on("POST /v1/organization/projects", h.admin.createProject, forAdmin, storesNothing, storesLittle),
-		on("GET /v1/organization/projects", h.admin.listProjects, forAdmin, readsQuery),
-		on("GET /v1/organization/projects/{project}", h.admin.getProject, forAdmin),
-		on("POST /v1/organization/projects/{project}", h.admin.updateProject, forAdmin, storesNothing, storesLittle),
-		on("POST /v1/organization/projects/{project}/archive", h.admin.archiveProject, forAdmin, storesNothing,
+		on("POST /v1/organization/admin_api_keys", h.admin.createAdminKey, storesNothing, storesLittle),
+		on("GET /v1/organization/admin_api_keys", h.admin.listAdminKeys, readsQuery),
+		on("GET /v1/organization/admin_api_keys/{key}", h.admin.getAdminKey),
+		on("DELETE /v1/organization/admin_api_keys/{key}", h.admin.deleteAdminKey),
+		on("POST /v1/organization/projects", h.admin.createProject, storesNothing, storesLittle),
+		on("GET /v1/organization/projects", h.admin.listProjects, readsQuery),
+		on("GET /v1/organization/projects/{project}", h.admin.getProject),
+		on("POST /v1/organization/projects/{project}", h.admin.updateProject, storesNothing, storesLittle),
+		on("POST /v1/organization/projects/{project}/archive", h.admin.archiveProject, storesNothing,
 			storesLittle),
-		on("POST /v1/organization/projects/{project}/api_keys", h.admin.createKey, forAdmin, storesNothing,
+		on("POST /v1/organization/projects/{project}/api_keys", h.admin.createKey, storesNothing,
 			storesLittle),
-		on("GET /v1/organization/projects/{project}/api_keys", h.admin.listKeys, forAdmin, readsQuery),
-		on("GET /v1/organization/projects/{project}/api_keys/{key}", h.admin.getKey, forAdmin),
-		on("POST /v1/organization/projects/{project}/api_keys/{key}", h.admin.updateKey, forAdmin, storesNothing,
+		on("GET /v1/organization/projects/{project}/api_keys", h.admin.listKeys, readsQuery),
+		on("GET /v1/organization/projects/{project}/api_keys/{key}", h.admin.getKey),
+		on("POST /v1/organization/projects/{project}/api_keys/{key}", h.admin.updateKey, storesNothing,
 			storesLittle),
-		on("DELETE /v1/organization/projects/{project}/api_keys/{key}", h.admin.deleteKey, forAdmin),
+		on("DELETE /v1/organization/projects/{project}/api_keys/{key}", h.admin.deleteKey),
 
 		on("GET /v1/upstreams", h.models.upstreams),
 		on("GET /v1/models", h.models.list, readsQuery),
@@ -432,6 +431,9 @@ func (h *handlers) table(opts Options, itself http.Handler) []exchange.Route {
 	}
 	if opts.Console != nil {
 		all = append(all, exchange.Public("/console/", opts.Console(itself).ServeHTTP, exchange.NoCORS))
+	}
+	for i := range all {
+		all[i].Permission = permissions[all[i].Pattern()]
 	}
 	return all
 }

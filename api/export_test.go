@@ -1,6 +1,7 @@
 package api
 
 import (
+	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/e2b"
 	"github.com/berth-run/berth/api/exchange"
 	"github.com/berth-run/berth/api/messages"
@@ -37,7 +38,7 @@ func MessageRoutes() []string {
 func ForAdmin(pattern string) bool {
 	for _, rt := range new(handlers).routes() {
 		if rt.Pattern() == pattern {
-			return rt.Is(exchange.ForAdmin)
+			return permissions[pattern]&^(toReadAll|toManageAll) == 0
 		}
 	}
 	return false
@@ -45,3 +46,6 @@ func ForAdmin(pattern string) bool {
 
 // Document is the served OpenAPI document.
 var Document = document
+
+// Permissions returns the permission of each route.
+func Permissions() map[string]berth.Permission { return permissions }

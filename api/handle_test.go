@@ -22,13 +22,14 @@ func (noKeys) KeyByHash(context.Context, [sha256.Size]byte) (*berth.Key, error) 
 	return nil, store.ErrNotFound
 }
 
-func (noKeys) ListKeys(context.Context) ([]*berth.Key, error) { return nil, nil }
+func (noKeys) KeyOf(context.Context, berth.Caller) (*berth.Key, error) { return nil, berth.ErrNotFound }
+func (noKeys) ListKeys(context.Context) ([]*berth.Key, error)          { return nil, nil }
 
 // through serves requests of this machine with one handler.
 func through(t *testing.T, limits exchange.Limits, h func(x *exchange.Exchange, r *http.Request) error) http.Handler {
 	s := exchange.New(exchange.Options{Keys: noKeys{}, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 		Limits: limits})
-	route := s.Route(exchange.Route{Traits: exchange.ReadsQuery, Handle: func(x *exchange.Exchange, r *http.Request,
+	route := s.Route(exchange.Route{Permission: berth.MayRead, Traits: exchange.ReadsQuery, Handle: func(x *exchange.Exchange, r *http.Request,
 		_ berth.Caller) error {
 		return h(x, r)
 	}})

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"reflect"
 	"slices"
 
 	"github.com/berth-run/berth"
@@ -63,6 +64,9 @@ func (h *storedResponses) decode(x *exchange.Exchange, r *http.Request) (*berth.
 // start creates a response for a complete request from a POST or a WebSocket.
 func (h *storedResponses) start(ctx context.Context, c berth.Caller, req *berth.ResponseRequest,
 	options ...engine.Option) (*berth.Response, error) {
+	if !c.May(berth.MayRun) && !onlyAnswers(req) {
+		return nil, berth.Forbidden(berth.MayRun)
+	}
 	if err := h.inherit(ctx, c.Project, req); err != nil {
 		return nil, err
 	}
@@ -70,6 +74,17 @@ func (h *storedResponses) start(ctx context.Context, c berth.Caller, req *berth.
 		return nil, err
 	}
 	return h.engine.Create(ctx, c, req, options...)
+}
+
+// onlyAnswers reports whether a request only answers what waits for approval: the rest of it is that of the response
+// before. A caller who may approve, but not run, can ask for no more.
+func onlyAnswers(req *berth.ResponseRequest) bool {
+	rest := *req
+	rest.Input, rest.PreviousResponseID, rest.Berth = nil, "", nil
+	rest.Store, rest.Stream, rest.StreamOptions, rest.Background = nil, false, nil, false
+	return req.PreviousResponseID != "" && reflect.DeepEqual(req.Berth, &berth.RequestBerth{Inherit: true}) &&
+		reflect.DeepEqual(rest, berth.ResponseRequest{}) && len(req.Input) > 0 &&
+		!slices.ContainsFunc(req.Input, func(it berth.Item) bool { return it.Type() != berth.ItemApprovalResponse })
 }
 
 // inherit completes a request that inherits the fields of its previous response's request.

@@ -128,6 +128,9 @@ func (a *admission) bindTools(ctx context.Context) error {
 		return err
 	}
 	for i, entry := range a.req.Tools {
+		if err := a.caller.CheckTool(string(entry.Type())); err != nil {
+			return atTool(err, i)
+		}
 		kind := e.Tools.Kind(entry.Type())
 		if kind == nil || kind.Admit == nil {
 			continue
@@ -138,6 +141,9 @@ func (a *admission) bindTools(ctx context.Context) error {
 	}
 	if err := r.tools.checkChecks(e.Tools, a.req); err != nil {
 		return err
+	}
+	if slices.ContainsFunc(t.Input, isApprovalResponse) && !a.caller.May(berth.MayApprove) {
+		return berth.Forbidden(berth.MayApprove)
 	}
 	if err := checkApprovals(e.Tools, t.Chain.Items, t.Input, r.tools); err != nil {
 		return err

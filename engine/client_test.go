@@ -24,7 +24,7 @@ func (h *house) ask(ctx context.Context, p berth.ProjectID, body string) (*berth
 	if err := json.Unmarshal([]byte(body), &req); err != nil {
 		h.t.Fatal(err)
 	}
-	return h.engine.Create(ctx, berth.Caller{Project: p, Response: named}, &req)
+	return h.engine.Create(ctx, berth.Caller{Project: p, Response: named, Permissions: berth.AllPermissions(p)}, &req)
 }
 
 // A repeated request for a named response returns it as it was created, whatever its

@@ -36,7 +36,7 @@ import (
 
 const project berth.ProjectID = "proj_test"
 
-var caller = berth.Caller{Project: project}
+var caller = berth.Caller{Project: project, Permissions: berth.AllPermissions(project)}
 
 // A house is an engine on a real store, with a model that plays turns and
 // containers that are a map of what ran in them.

@@ -5,14 +5,15 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/store"
 )
 
-// Keys returns the keys of a store and the tokens of sessions. A token is a key with the id of its person.
+// Keys returns the keys of a store and the tokens of sessions. A token is a key with the id of its person. What a key
+// may do is bounded by what its owner may do now.
 //
 // The list also has each person with access as a key without a session: work that runs in the background for a
 // person continues after a sign-out and ends when the person has no access any more.
@@ -26,10 +27,41 @@ type personKeys struct {
 // KeyByHash implements store.Keys.
 func (k personKeys) KeyByHash(ctx context.Context, hash [sha256.Size]byte) (*berth.Key, error) {
 	key, err := k.Keys.KeyByHash(ctx, hash)
-	if !errors.Is(err, store.ErrNotFound) {
+	if errors.Is(err, store.ErrNotFound) {
+		return k.token(ctx, hex.EncodeToString(hash[:]))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return k.bound(ctx, key)
+}
+
+// KeyOf implements store.Keys. The session of a caller is the hash of its token.
+func (k personKeys) KeyOf(ctx context.Context, c berth.Caller) (*berth.Key, error) {
+	if !strings.HasPrefix(string(c.Key), personPrefix) {
+		key, err := k.Keys.KeyOf(ctx, c)
+		if err != nil {
+			return nil, err
+		}
+		return k.bound(ctx, key)
+	}
+	if c.Session != "" {
+		key, err := k.token(ctx, c.Session)
+		if err == nil && (key.ID != c.Key || key.Project != c.Project) {
+			err = store.ErrNotFound
+		}
 		return key, err
 	}
-	r, err := k.people.token(ctx, hex.EncodeToString(hash[:]))
+	p, err := k.people.Get(ctx, string(c.Key))
+	if err != nil {
+		return nil, err
+	}
+	return k.keyOf(p, c.Project)
+}
+
+// token returns the token with a hash as a key.
+func (k personKeys) token(ctx context.Context, hash string) (*berth.Key, error) {
+	r, err := k.people.token(ctx, hash)
 	if err != nil {
 		return nil, err
 	}
@@ -37,15 +69,47 @@ func (k personKeys) KeyByHash(ctx context.Context, hash [sha256.Size]byte) (*ber
 	if err != nil {
 		return nil, err
 	}
-	if !slices.Contains(k.people.Projects(p), r.Project) {
-		return nil, fmt.Errorf("person %s has no access to %s: %w", p.ID, r.Project, store.ErrNotFound)
+	key, err := k.keyOf(p, r.Project)
+	if err != nil {
+		return nil, err
 	}
-	return r.key(hash), nil
+	return r.fill(key)
 }
 
-func (r *record) key(hash [sha256.Size]byte) *berth.Key {
-	return &berth.Key{ID: berth.KeyID(r.Person), Project: r.Project, Name: r.Person, Hash: hash, CreatedAt: r.Created,
-		ExpiresAt: r.Expires, Session: r.Session}
+// fill makes the key of a person that of a token.
+func (r *record) fill(key *berth.Key) (*berth.Key, error) {
+	raw, err := hex.DecodeString(r.Hash)
+	if err != nil || len(raw) != sha256.Size {
+		return nil, store.ErrNotFound
+	}
+	key.Hash, key.CreatedAt, key.ExpiresAt, key.Session = [sha256.Size]byte(raw), r.Created, r.Expires, r.Hash
+	return key, nil
+}
+
+// keyOf returns a person as a key of a project, or store.ErrNotFound for one without access.
+func (k personKeys) keyOf(p *Person, project berth.ProjectID) (*berth.Key, error) {
+	may := k.people.Permissions(p, project)
+	if may == 0 {
+		return nil, store.ErrNotFound
+	}
+	return &berth.Key{ID: berth.KeyID(p.ID), Project: project, Name: p.Label(), CreatedAt: p.CreatedAt, Owner: p.ID,
+		Bound: may}, nil
+}
+
+// bound sets what the owner of a key may do.
+func (k personKeys) bound(ctx context.Context, key *berth.Key) (*berth.Key, error) {
+	if key.Owner == "" {
+		return key, nil
+	}
+	p, err := k.people.Get(ctx, key.Owner)
+	if errors.Is(err, store.ErrNotFound) {
+		return key, nil // bound to nothing
+	}
+	if err != nil {
+		return nil, err
+	}
+	key.Bound = k.people.Permissions(p, key.Project)
+	return key, nil
 }
 
 // ListKeys implements store.Keys.
@@ -58,22 +122,21 @@ func (k personKeys) ListKeys(ctx context.Context) ([]*berth.Key, error) {
 	if err != nil {
 		return nil, err
 	}
-	access := map[string][]berth.ProjectID{}
+	byID := map[string]*Person{}
 	for _, p := range persons {
-		access[p.ID] = k.people.Projects(p)
-		for _, project := range access[p.ID] {
-			keys = append(keys, &berth.Key{ID: berth.KeyID(p.ID), Project: project, Name: p.Label(),
-				CreatedAt: p.CreatedAt})
+		byID[p.ID] = p
+	}
+	for _, key := range keys {
+		if p := byID[key.Owner]; p != nil {
+			key.Bound = k.people.Permissions(p, key.Project)
 		}
 	}
-	records, err := all[record](ctx, k.people.opts.Objects, store.KindPersonToken)
-	if err != nil {
-		return nil, err
-	}
-	for _, r := range records {
-		if slices.Contains(access[r.Person], r.Project) {
-			keys = append(keys, r.key([sha256.Size]byte{}))
+	for _, p := range persons {
+		for _, project := range k.people.Projects(p) {
+			if key, err := k.keyOf(p, project); err == nil {
+				keys = append(keys, key)
+			}
 		}
 	}
-	return keys, nil
+	return slices.Clip(keys), nil
 }

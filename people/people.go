@@ -12,6 +12,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -52,20 +53,14 @@ type Claims struct {
 	Groups                       []string
 }
 
+// personPrefix is the prefix of the ids of persons.
+const personPrefix = "user_"
+
 // id returns the id of a person.
 func (c Claims) id() string {
 	sum := sha256.Sum256([]byte(c.Issuer + "\x00" + c.Subject))
-	return "user_" + hex.EncodeToString(sum[:12])
+	return personPrefix + hex.EncodeToString(sum[:12])
 }
-
-// A Role is what a person may do in a project.
-type Role string
-
-// The roles. A table of roles belongs here: a grant carries its role to the caller.
-const (
-	Member Role = "member" // of a project: all that a key of the project may do
-	Admin  Role = "admin"  // all that an admin key may do
-)
 
 // Everyone is the group of all who sign in.
 const Everyone = "*"
@@ -73,8 +68,8 @@ const Everyone = "*"
 // A Grant gives a role to a group.
 type Grant struct {
 	Group   string
-	Project berth.ProjectID // berth.AdminProject for Admin
-	Role    Role
+	Project berth.ProjectID // berth.AdminProject for a role of the organization
+	Role    berth.Role
 }
 
 // ErrDeactivated is the error of SignIn for a person who was deactivated.
@@ -112,18 +107,32 @@ func New(opts Options) *Service {
 
 // Projects returns the projects that a person has access to, as the configuration maps the groups now.
 func (s *Service) Projects(p *Person) (found []berth.ProjectID) {
+	for _, g := range s.grants(p) {
+		if !slices.Contains(found, g.Project) {
+			found = append(found, g.Project)
+		}
+	}
+	return found
+}
+
+// Permissions returns what a person may do in a project: the sum of the roles of its groups.
+func (s *Service) Permissions(p *Person, project berth.ProjectID) (sum berth.Permission) {
+	for _, g := range s.grants(p) {
+		if g.Project == project {
+			sum |= g.Role.Permissions(project)
+		}
+	}
+	return sum
+}
+
+// grants returns the grants of a person's groups.
+func (s *Service) grants(p *Person) (found []Grant) {
 	if p.Deactivated || p.Issuer != s.opts.Issuer {
 		return nil
 	}
-	groups := map[string]bool{Everyone: true}
-	for _, group := range p.Groups {
-		groups[group] = true
-	}
-	seen := map[berth.ProjectID]bool{}
 	for _, g := range s.opts.Grants {
-		if groups[g.Group] && !seen[g.Project] {
-			seen[g.Project] = true
-			found = append(found, g.Project)
+		if (g.Group == Everyone || slices.Contains(p.Groups, g.Group)) && g.Role.Permissions(g.Project) != 0 {
+			found = append(found, g)
 		}
 	}
 	return found
@@ -205,7 +214,7 @@ func (s *Service) Find(ctx context.Context, text string) (*Person, error) {
 			return p, nil
 		}
 		if p.Email != "" && strings.EqualFold(p.Email, text) || len(text) >= 4 && strings.HasPrefix(p.ID,
-			"user_"+strings.TrimPrefix(text, "user_")) {
+			personPrefix+strings.TrimPrefix(text, personPrefix)) {
 			found = append(found, p)
 		}
 	}
@@ -216,6 +225,15 @@ func (s *Service) Find(ctx context.Context, text string) (*Person, error) {
 		return found[0], nil
 	}
 	return nil, fmt.Errorf("%d persons match %q; use the id of one", len(found), text)
+}
+
+// Owner returns the id of the person that Find finds.
+func (s *Service) Owner(ctx context.Context, text string) (id string, err error) {
+	p, err := s.Find(ctx, text)
+	if err != nil {
+		return "", err
+	}
+	return p.ID, nil
 }
 
 // Deactivate ends a person's access and sessions until Activate.

@@ -2,8 +2,10 @@ package people
 
 import (
 	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -21,7 +23,7 @@ func newService(t *testing.T) (*Service, store.Keys, *time.Time) {
 	t.Cleanup(func() { _ = db.Close() })
 	now := time.Unix(1_800_000_000, 0)
 	s := New(Options{Objects: db, Issuer: "https://a", Life: time.Hour, Now: func() time.Time { return now },
-		Grants: []Grant{{"red", "proj_red", Member}, {"red", "proj_red", Member}, {"ops", berth.AdminProject, Admin}}})
+		Grants: []Grant{{"red", "proj_red", berth.RoleMaintainer}, {"red", "proj_red", berth.RoleViewer}, {"ops", berth.AdminProject, berth.RoleAdmin}}})
 	return s, s.Keys(db), &now
 }
 
@@ -39,18 +41,29 @@ func TestTokensAreKeys(t *testing.T) {
 		t.Errorf("got %+v, %v", key, err)
 	}
 	count := func() (sessions, persons int) {
+		for _, token := range session.Tokens {
+			hash := sha256.Sum256([]byte(token.Secret))
+			c := berth.Caller{Project: token.Project, Key: berth.KeyID(session.Person.ID), Session: hex.EncodeToString(hash[:])}
+			key, err := keys.KeyOf(ctx, c)
+			if err == nil {
+				sessions++
+			} else if !errors.Is(err, store.ErrNotFound) {
+				t.Fatal(err)
+			}
+			if err == nil && (key.Caller() != berth.Caller{Project: c.Project, Key: c.Key, Session: c.Session,
+				Permissions: berth.AllPermissions(c.Project)}) {
+				t.Errorf("got %+v", key.Caller())
+			}
+			c.Project = "proj_other"
+			if _, err := keys.KeyOf(ctx, c); !errors.Is(err, store.ErrNotFound) {
+				t.Errorf("a token in another project: got %v", err)
+			}
+		}
 		list, err := keys.ListKeys(ctx)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, k := range list {
-			if k.Session != "" {
-				sessions++
-			} else {
-				persons++
-			}
-		}
-		return sessions, persons
+		return sessions, len(list)
 	}
 	if sessions, persons := count(); sessions != 2 || persons != 2 {
 		t.Errorf("got %d tokens and %d projects of persons", sessions, persons)
@@ -119,4 +132,56 @@ func TestSessionsAreBounded(t *testing.T) {
 	if err != nil || p.Subject != "1" {
 		t.Errorf("got %+v, %v", p, err)
 	}
+}
+
+// A key never may do more than its owner, and ends with the owner's access.
+func TestOwnedKeys(t *testing.T) {
+	s, keys, _ := newService(t)
+	ctx := t.Context()
+	s.opts.Grants = append(s.opts.Grants, Grant{"blue", "proj_blue", berth.RoleViewer}, Grant{"blue", "proj_blue",
+		berth.RoleApprover})
+	session, err := s.SignIn(ctx, Claims{Issuer: "https://a", Subject: "1", Groups: []string{"blue"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, k := range []*berth.Key{{ID: "key_all", Project: "proj_blue"}, {ID: "key_viewer", Project: "proj_blue",
+		Role: berth.RoleViewer}, {ID: "key_red", Project: "proj_red"}} {
+		k.Owner, k.Hash = session.Person.ID, [32]byte{byte(i)}
+		if err := keys.CreateKey(ctx, k); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check := func(want ...berth.Permission) {
+		t.Helper()
+		list, err := keys.ListKeys(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, id := range []berth.KeyID{"key_all", "key_viewer", "key_red"} {
+			project := berth.ProjectID("proj_blue")
+			if id == "key_red" {
+				project = "proj_red"
+			}
+			one, err := keys.KeyOf(ctx, berth.Caller{Project: project, Key: id})
+			if err != nil {
+				t.Fatal(err)
+			}
+			same, err := keys.KeyByHash(ctx, one.Hash)
+			if err != nil {
+				t.Fatal(err)
+			}
+			at := slices.IndexFunc(list, func(k *berth.Key) bool { return k.ID == id })
+			for _, k := range []*berth.Key{one, same, list[at]} {
+				if k.Permissions() != want[i] || k.Lost() != (want[i] == 0) {
+					t.Errorf("%s: got %s, want %s", id, k.Permissions(), want[i])
+				}
+			}
+		}
+	}
+	const viewer = berth.MayRead | berth.MayReadUsage
+	check(viewer|berth.MayApprove, viewer, 0)
+	if err := s.Deactivate(ctx, session.Person.ID); err != nil {
+		t.Fatal(err)
+	}
+	check(0, 0, 0)
 }

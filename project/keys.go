@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/berth-run/berth"
@@ -20,33 +21,76 @@ var ErrLastKey = errors.New("no key would be left")
 // ErrArchived is the error of CreateKey for an archived project.
 var ErrArchived = errors.New("the project is archived")
 
+// A KeyRequest is what a new key shall be.
+type KeyRequest struct {
+	Name     string
+	Note     string
+	Owner    string        // of the person who answers for it: its id or address; empty for nobody
+	Lifetime time.Duration // 0: the key does not expire
+	Role     berth.Role    // empty for all that a key of its project may do
+	Scope    berth.KeyScope
+	Limits   berth.KeyLimits
+}
+
 // CreateKey creates an API key of a project, or an admin key of AdminProject, and returns it with
-// its secret. It stores only the secret's SHA-256. A lifetime of 0 means that the key does not
-// expire.
-func (s *Service) CreateKey(ctx context.Context, p berth.ProjectID, name string, lifetime time.Duration,
-	limits berth.KeyLimits) (k *berth.Key, secret string, err error) {
-	owner, err := s.Get(ctx, p)
+// its secret. It stores only the secret's SHA-256.
+func (s *Service) CreateKey(ctx context.Context, p berth.ProjectID, req KeyRequest) (k *berth.Key, secret string,
+	err error) {
+	of, err := s.Get(ctx, p)
 	if err != nil {
 		return nil, "", err
 	}
-	if owner.Status == berth.ProjectArchived {
+	if roles := berth.RolesOf(p); req.Role != "" && !slices.Contains(roles, req.Role) {
+		return nil, "", berth.Invalid("role", "Invalid role: '%s'. Expected one of: %s.", req.Role, roleList(roles))
+	}
+	var owner string
+	if req.Owner != "" {
+		if owner, err = s.owner(ctx, req.Owner); err != nil {
+			return nil, "", err
+		}
+	}
+	if of.Status == berth.ProjectArchived {
 		return nil, "", fmt.Errorf("%s: %w", p, ErrArchived)
 	}
 	secret = berth.KeyPrefix + rand.Text() + rand.Text()
 	now := time.Now()
-	k = &berth.Key{ID: berth.KeyID(berth.NewID(berth.PrefixKey)), Project: p, Name: name,
-		Hash: sha256.Sum256([]byte(secret)), Tail: secret[len(secret)-4:], CreatedAt: now.Unix(), Limits: limits}
-	if lifetime > 0 {
-		k.ExpiresAt = now.Add(lifetime).Unix()
+	k = &berth.Key{ID: berth.KeyID(berth.NewID(berth.PrefixKey)), Project: p, Name: req.Name,
+		Hash: sha256.Sum256([]byte(secret)), Tail: secret[len(secret)-4:], CreatedAt: now.Unix(), Limits: req.Limits,
+		Note: req.Note, Owner: owner, Role: req.Role, Scope: req.Scope}
+	if req.Lifetime > 0 {
+		k.ExpiresAt = now.Add(req.Lifetime).Unix()
 	}
 	if err := s.opts.Keys.CreateKey(ctx, k); err != nil {
 		return nil, "", fmt.Errorf("create key: %w", err)
 	}
 	if err := s.commit(ctx, audit.Entry{Action: audit.KeyCreated, Project: p, Object: string(k.ID),
-		Name: name}); err != nil {
+		Name: req.Name, Reason: string(req.Role)}); err != nil {
 		return nil, "", errors.Join(err, s.opts.Keys.DeleteKey(context.WithoutCancel(ctx), k.ID))
 	}
 	return k, secret, nil
+}
+
+func roleList(roles []berth.Role) string {
+	names := make([]string, len(roles))
+	for i, r := range roles {
+		names[i] = "'" + string(r) + "'"
+	}
+	return strings.Join(names, ", ")
+}
+
+// owner returns the id of the person with an id or an address.
+func (s *Service) owner(ctx context.Context, text string) (string, error) {
+	if s.opts.Owners == nil {
+		return "", berth.Invalid("owner", "Nobody signs in to this server, so a key can have no owner.")
+	}
+	id, err := s.opts.Owners(ctx, text)
+	if errors.Is(err, store.ErrNotFound) {
+		return "", berth.Invalid("owner", "No person '%s' has signed in to this server yet.", text)
+	}
+	if err != nil {
+		return "", fmt.Errorf("find owner: %w", err)
+	}
+	return id, nil
 }
 
 // LimitKey replaces the limits of a key. If there is no such key, it returns store.ErrNotFound.

@@ -38,7 +38,7 @@ func TestKeys(t *testing.T) {
 	s := New(Options{Objects: db, Keys: db, Audit: log})
 	create := func(p berth.ProjectID) *berth.Key {
 		t.Helper()
-		_, secret, err := s.CreateKey(ctx, p, "mine", time.Hour, berth.KeyLimits{})
+		_, secret, err := s.CreateKey(ctx, p, KeyRequest{Name: "mine", Lifetime: time.Hour})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -61,13 +61,13 @@ func TestKeys(t *testing.T) {
 	if _, err := s.Archive(ctx, "proj_c"); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := s.CreateKey(ctx, "proj_c", "", 0, berth.KeyLimits{}); !errors.Is(err, ErrArchived) {
+	if _, _, err := s.CreateKey(ctx, "proj_c", KeyRequest{}); !errors.Is(err, ErrArchived) {
 		t.Error("an archived project has a new key")
 	}
 
 	// A key whose creation is not recorded is not created.
 	log.err = errors.New("disk full")
-	if _, _, err := s.CreateKey(ctx, "proj_a", "", 0, berth.KeyLimits{}); !errors.Is(err, log.err) {
+	if _, _, err := s.CreateKey(ctx, "proj_a", KeyRequest{}); !errors.Is(err, log.err) {
 		t.Errorf("got %v, want %v", err, log.err)
 	}
 	log.err = nil
@@ -89,5 +89,49 @@ func TestKeys(t *testing.T) {
 	if n := len(log.entries); n != 6 || log.entries[5].Action != audit.KeyRevoked ||
 		log.entries[5].Object != string(b.ID) {
 		t.Errorf("got %d entries: %+v", n, log.entries)
+	}
+}
+
+// The last use of a key is saved from time to time, not with each use, and none is lost if the store fails.
+func TestUses(t *testing.T) {
+	db, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "berth.db"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	k := &berth.Key{ID: "key_1", Project: "proj_a", CreatedAt: 1}
+	if err := db.CreateKey(t.Context(), k); err != nil {
+		t.Fatal(err)
+	}
+	now := time.Unix(1_800_000_000, 0)
+	uses := NewUses(db, func() time.Time { return now })
+	last := func() int64 {
+		t.Helper()
+		if k, err = db.KeyOf(t.Context(), berth.Caller{Project: "proj_a", Key: "key_1"}); err != nil {
+			t.Fatal(err)
+		}
+		return k.LastUsedAt
+	}
+	uses.Used(k)
+	if got := last(); got != 0 {
+		t.Errorf("before Save: got %d", got)
+	}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := uses.Save(gone); err == nil {
+		t.Error("Save did not fail")
+	}
+	if err := uses.Save(t.Context()); err != nil || last() != now.Unix() {
+		t.Errorf("got %d, %v", k.LastUsedAt, err)
+	}
+	now = now.Add(time.Minute) // too soon
+	uses.Used(k)
+	if err := uses.Save(t.Context()); err != nil || last() != now.Unix()-60 {
+		t.Errorf("got %d, %v", k.LastUsedAt, err)
+	}
+	now = now.Add(time.Hour)
+	uses.Used(k)
+	if err := uses.Save(t.Context()); err != nil || last() != now.Unix() {
+		t.Errorf("got %d, %v", k.LastUsedAt, err)
 	}
 }

@@ -31,6 +31,9 @@ type Options struct {
 	Objects store.Objects
 	Keys    store.Keys
 	Audit   Auditor // records changes of projects and keys; may be nil for a Service without keys
+
+	// Owners finds a person by an id or an address, or returns store.ErrNotFound. Nil: keys have no owners.
+	Owners func(ctx context.Context, text string) (id string, err error)
 }
 
 // An Auditor records actions; *audit.Log is one.

@@ -13,6 +13,7 @@ import (
 	"github.com/berth-run/berth/diskspace"
 	"github.com/berth-run/berth/egress/proxy"
 	"github.com/berth-run/berth/internal/seal"
+	"github.com/berth-run/berth/people"
 	"github.com/berth-run/berth/people/oidc"
 	"github.com/berth-run/berth/project"
 	"github.com/berth-run/berth/server/config"
@@ -39,6 +40,7 @@ type base struct {
 	audit   *audit.Log
 	quota   *project.Quota
 	callers store.Keys      // of db, and the tokens of people
+	people  *people.Service // who have signed in
 	door    *oidc.Door      // where people sign in; nil if they do not
 	tracer  trace.Tracer    // nil if traces are not exported
 	proxies *proxy.Selector // nil without proxies

@@ -1,12 +1,15 @@
 package server
 
 import (
+	"context"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/people"
 	"github.com/berth-run/berth/people/oidc"
+	"github.com/berth-run/berth/project"
 	"github.com/berth-run/berth/server/config"
 )
 
@@ -14,6 +17,8 @@ import (
 func (s *Server) openSignIn(b *base) {
 	c := b.Config.SignIn
 	b.callers = b.db
+	b.people = people.New(people.Options{Objects: b.db, Audit: b.audit, Issuer: c.Issuer, Grants: grants(c),
+		Life: c.Session})
 	if !c.Enabled() {
 		return
 	}
@@ -21,24 +26,38 @@ func (s *Server) openSignIn(b *base) {
 	if err != nil {
 		b.Log.Error("failed to read the secret of sign_in; nobody can sign in", "err", err) // Verify has refused it
 	}
-	service := people.New(people.Options{Objects: b.db, Audit: b.audit, Issuer: c.Issuer, Grants: grants(c),
-		Life: c.Session})
 	url := strings.TrimSuffix(c.URL, "/")
 	provider := oidc.NewProvider(oidc.Options{Issuer: c.Issuer, ClientID: c.ClientID, ClientSecret: secret,
 		RedirectURL: url + oidc.CallbackPath, Scopes: c.Scopes, GroupsClaim: c.GroupsClaim,
 		Transport: b.proxies.Transport(), Log: b.Log})
-	b.door = &oidc.Door{Provider: provider, People: service, Seal: b.keys.Newest(), Title: c.Title(), URL: url,
+	b.door = &oidc.Door{Provider: provider, People: b.people, Seal: b.keys.Newest(), Title: c.Title(), URL: url,
 		Log: b.Log, Now: time.Now, Admit: s.forwarded.admit}
-	b.callers = service.Keys(b.db)
+	b.callers = b.people.Keys(b.db)
 	s.later(inBackground(provider.Run))
+}
+
+// useInterval is how often the times of the last use of keys are saved.
+const useInterval = time.Minute
+
+// noteUses returns what notes the uses of keys, and saves them from time to time and when the server stops.
+func (s *Server) noteUses(b *base) func(*berth.Key) {
+	uses := project.NewUses(b.db, time.Now)
+	save := func(ctx context.Context) {
+		if err := uses.Save(ctx); err != nil && ctx.Err() == nil {
+			b.Log.Error("failed to save the last use of keys; will retry", "err", err)
+		}
+	}
+	s.later(func(ctx context.Context) error { return uses.Save(ctx) })
+	s.later(inBackground(func(ctx context.Context) { repeat(ctx, useInterval, useInterval, save) }))
+	return uses.Used
 }
 
 // grants returns what groups may do.
 func grants(c config.SignIn) (all []people.Grant) {
 	for _, p := range c.Projects {
-		g := people.Grant{Group: p.Group, Project: berth.ProjectID(p.Project), Role: people.Member}
-		if p.Role == config.RoleAdmin {
-			g.Project, g.Role = berth.AdminProject, people.Admin
+		g := people.Grant{Group: p.Group, Project: berth.ProjectID(p.Project), Role: p.Granted()}
+		if slices.Contains(berth.OrganizationRoles, g.Role) {
+			g.Project = berth.AdminProject
 		}
 		all = append(all, g)
 	}

@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/internal/dextest"
 	"github.com/berth-run/berth/people/oidc"
+	"github.com/berth-run/berth/project"
 	"github.com/berth-run/berth/server/state"
 )
 
@@ -185,7 +185,7 @@ func TestSignInAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer open.Close()
-	_, secret, err := open.Projects.CreateKey(t.Context(), "proj_red", "", 0, berth.KeyLimits{})
+	_, secret, err := open.Projects.CreateKey(t.Context(), "proj_red", project.KeyRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -308,9 +308,13 @@ type Keys interface {
 	CreateKey(ctx context.Context, k *berth.Key) error
 	// KeyByHash returns the key whose secret has this SHA-256.
 	KeyByHash(ctx context.Context, hash [32]byte) (*berth.Key, error)
+	// KeyOf returns the key of a caller by its id and project.
+	KeyOf(ctx context.Context, c berth.Caller) (*berth.Key, error)
 	// ListKeys returns all keys, oldest first.
 	ListKeys(ctx context.Context) ([]*berth.Key, error)
 	DeleteKey(ctx context.Context, id berth.KeyID) error
+	// UseKeys saves when keys were used last, in Unix seconds. It skips keys that do not exist or were used later.
+	UseKeys(ctx context.Context, used map[berth.KeyID]int64) error
 	// KeyLimits returns the limits of a key: none if it does not exist.
 	KeyLimits(ctx context.Context, id berth.KeyID) (berth.KeyLimits, error)
 	// SetKeyLimits replaces the limits of a key.

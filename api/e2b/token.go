@@ -142,7 +142,7 @@ func (k *keyring) of(ctx context.Context, project berth.ProjectID, fresh bool) (
 		return []berth.KeyID{""}, nil
 	}
 	for _, key := range k.all {
-		if key.Project == project && (key.ExpiresAt == 0 || key.ExpiresAt > now.Unix()) {
+		if key.Project == project && !key.Expired(now.Unix()) && !key.Lost() {
 			valid = append(valid, key.ID)
 		}
 	}

@@ -31,13 +31,16 @@ func (g *greeter) greet(x *exchange.Exchange, r *http.Request, c berth.Caller) e
 // noKeys is a store without keys: the server accepts requests from its own machine only.
 type noKeys struct{ store.Keys }
 
-func (noKeys) ListKeys(context.Context) ([]*berth.Key, error) { return nil, nil }
+func (noKeys) KeyOf(context.Context, berth.Caller) (*berth.Key, error) { return nil, berth.ErrNotFound }
+func (noKeys) ListKeys(context.Context) ([]*berth.Key, error)          { return nil, nil }
 
 // A door needs only this package and its own services.
 func Example() {
 	door := &greeter{"Ahoy"}
 	server := exchange.New(exchange.Options{Keys: noKeys{}, Log: slog.New(slog.DiscardHandler)})
-	table := server.Table([]exchange.Route{exchange.On("POST /greetings", door.greet, exchange.StoresNothing)})
+	greet := exchange.On("POST /greetings", door.greet, exchange.StoresNothing)
+	greet.Permission = berth.MayRun
+	table := server.Table([]exchange.Route{greet})
 	handler := server.Handler(table.Serve)
 
 	for _, body := range []string{`{"name":"Ann"}`, `{"name":7}`} {

@@ -79,7 +79,7 @@ func newPair(t *testing.T, traits Traits, does func(server string) Handler) (a, 
 		server := New(Options{Keys: &keyring{}, Repeats: idempotency.New(db), Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 			Limits: Limits{MaxBody: 1 << 20}, Placement: pair{name: name, shared: s}})
 		mux := http.NewServeMux()
-		rt := Route{Method: "POST", Path: "/v1/things", Handle: does(name), Traits: ReadsQuery | traits}
+		rt := Route{Method: "POST", Path: "/v1/things", Handle: does(name), Permission: berth.MayRun, Traits: ReadsQuery | traits}
 		mux.HandleFunc(rt.Pattern(), server.Route(rt))
 		s.at[name] = server.Handler(func(x *Exchange, r *http.Request) { mux.ServeHTTP(x, r) })
 	}

@@ -63,7 +63,7 @@ func countingServer(t *testing.T, objects store.Objects, keys store.Keys, c *cou
 	s := New(Options{Keys: keys, Repeats: idempotency.New(objects), Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 		Limits: Limits{MaxBody: 1 << 20}})
 	mux := http.NewServeMux()
-	rt := Route{Method: "POST", Path: "/v1/things/{thing}", Handle: c.handle, Traits: ReadsQuery}
+	rt := Route{Method: "POST", Path: "/v1/things/{thing}", Handle: c.handle, Permission: berth.MayRun, Traits: ReadsQuery}
 	mux.HandleFunc(rt.Pattern(), s.Route(rt))
 	return s.Handler(func(x *Exchange, r *http.Request) { mux.ServeHTTP(x, r) }), s
 }

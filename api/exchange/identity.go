@@ -21,31 +21,32 @@ import (
 // be refused.
 func (s *Server) Identify(r *http.Request) (berth.Caller, error) {
 	if f, ok := r.Context().Value(forwardedKey{}).(arrival); ok && f.caller != nil {
-		return s.recheck(r.Context(), *f.caller, 0)
+		return s.recheck(r.Context(), *f.caller, nil)
 	}
-	return s.identifyFor(r, 0)
+	return s.identifyFor(r, nil)
 }
 
-// recheck checks a caller that was identified before.
-func (s *Server) recheck(ctx context.Context, c berth.Caller, t Traits) (berth.Caller, error) {
-	if err := checkScope(c, t); err != nil {
-		return berth.Caller{}, err
+// recheck checks a caller that was identified before, and returns it with what it may do now.
+func (s *Server) recheck(ctx context.Context, c berth.Caller, rt *Route) (berth.Caller, error) {
+	c, err := s.current(ctx, c)
+	if err == nil && rt != nil {
+		err = permit(c, rt)
 	}
-	if err := s.checkKey(ctx, c); err != nil {
+	if err != nil {
 		return berth.Caller{}, err
 	}
 	return c, s.CheckProject(ctx, c.Project)
 }
 
-// identifyFor returns the caller of a request to a route with the given traits.
-func (s *Server) identifyFor(r *http.Request, t Traits) (berth.Caller, error) {
+// identifyFor returns the caller of a request to a route, or to a handler that checks permissions itself.
+func (s *Server) identifyFor(r *http.Request, rt *Route) (berth.Caller, error) {
 	token := Token(r)
-	if token == "" && t&KeyInHeader != 0 {
+	if token == "" && rt != nil && rt.Is(KeyInHeader) {
 		token = strings.TrimSpace(r.Header.Get("X-Api-Key"))
 	}
 	caller, err := s.callerOf(r, token)
-	if err == nil {
-		err = checkScope(caller, t)
+	if err == nil && rt != nil {
+		err = permit(caller, rt)
 	}
 	if err == nil {
 		err = s.CheckProject(r.Context(), caller.Project)
@@ -53,48 +54,64 @@ func (s *Server) identifyFor(r *http.Request, t Traits) (berth.Caller, error) {
 	return caller, err
 }
 
-// checkScope refuses keys of projects for routes of administration, and admin keys for all
-// others. A server without keys has no administrator either.
-func checkScope(c berth.Caller, t Traits) error {
-	const insufficient = "You have insufficient permissions for this operation. "
+// permit refuses a caller without a permission for a route. A route without a permission refuses everyone.
+func permit(c berth.Caller, rt *Route) error {
+	const organization = berth.MayReadOrganization | berth.MayManageOrganization
+	err := berth.Forbidden(rt.Permission)
 	switch {
-	case t&ForAdmin != 0 && !c.Admin():
-		return berth.Errorf(berth.CodeForbidden,
-			insufficient+"Use an admin key, which 'berth key create --admin' on the server creates.")
-	case t&(ForAdmin|AlsoForAdmin) == 0 && c.Admin():
-		return berth.Errorf(berth.CodeForbidden,
-			insufficient+"An admin key only serves routes under /v1/organization. Use a key of a project.")
+	case !c.May(rt.Permission) && rt.Permission&^organization == 0 && !c.Admin():
+		err.Message += " Use an admin key, which 'berth key create --admin' on the server creates."
+	case !c.May(rt.Permission) && c.Admin() && rt.Permission&organization == 0:
+		err.Message += " An admin key only serves routes under /v1/organization. Use a key of a project."
+	case !c.May(rt.Permission):
+	case c.Scope != nil && !c.Scope.Permits(rt.Pattern()):
+		err.Message = "You have insufficient permissions for this operation. The scope of this API key does not have the route '" +
+			rt.Pattern() + "'."
+	default:
+		return nil
 	}
-	return nil
+	return err
 }
 
 // identify returns the caller of an exchange.
-func (s *Server) identify(x *Exchange, r *http.Request, rt Route) (berth.Caller, error) {
+func (s *Server) identify(x *Exchange, r *http.Request, rt *Route) (berth.Caller, error) {
 	if !x.known {
-		return s.identifyFor(r, rt.Traits)
+		return s.identifyFor(r, rt)
 	}
-	return s.recheck(r.Context(), x.caller, rt.Traits)
+	return s.recheck(r.Context(), x.caller, rt)
 }
 
-// checkKey refuses the requests for a caller whose key was deleted or has expired.
-func (s *Server) checkKey(ctx context.Context, c berth.Caller) error {
-	if c.Key == "" {
-		return nil // the server had no keys
+// current returns a caller with what its key may do now. It refuses one whose key was deleted or has expired.
+func (s *Server) current(ctx context.Context, c berth.Caller) (berth.Caller, error) {
+	if c.Key == "" { // the server had no keys
+		c.Permissions, c.Scope = berth.AllPermissions(c.Project), nil
+		return c, nil
 	}
-	keys, err := s.Keys.ListKeys(ctx)
+	key, err := s.Keys.KeyOf(ctx, c)
+	if errors.Is(err, berth.ErrNotFound) {
+		return c, &berth.Error{Code: berth.CodeUnauthorized, Wire: "invalid_api_key",
+			Message: "The API key that started this work was deleted. Start it again with another key."}
+	}
+	if err == nil {
+		err = checkKey(key)
+	}
 	if err != nil {
-		return err
+		return c, err
 	}
-	for _, key := range keys {
-		if key.ID == c.Key && key.Project == c.Project {
-			if key.ExpiresAt != 0 && key.ExpiresAt <= time.Now().Unix() {
-				return errExpired
-			}
-			return nil
-		}
+	now := key.Caller()
+	c.Permissions, c.Scope = now.Permissions, now.Scope
+	return c, nil
+}
+
+// checkKey refuses a key that has expired or whose owner has no access any more.
+func checkKey(k *berth.Key) error {
+	switch {
+	case k.Expired(time.Now().Unix()):
+		return errExpired
+	case k.Lost():
+		return errLost
 	}
-	return &berth.Error{Code: berth.CodeUnauthorized, Wire: "invalid_api_key",
-		Message: "The API key that started this work was deleted. Start it again with another key."}
+	return nil
 }
 
 // CheckProject refuses the requests of a project that has been archived.
@@ -119,10 +136,13 @@ func (s *Server) callerOf(r *http.Request, token string) (berth.Caller, error) {
 		hash := sha256.Sum256([]byte(token))
 		key, err := s.Keys.KeyByHash(r.Context(), hash)
 		if err == nil && subtle.ConstantTimeCompare(key.Hash[:], hash[:]) == 1 {
-			if key.ExpiresAt != 0 && key.ExpiresAt <= time.Now().Unix() {
-				return berth.Caller{}, errExpired
+			if err := checkKey(key); err != nil {
+				return berth.Caller{}, err
 			}
-			return berth.Caller{Project: key.Project, Key: key.ID, Session: key.Session}, nil
+			if s.Used != nil && key.Session == "" {
+				s.Used(key)
+			}
+			return key.Caller(), nil
 		}
 		if err != nil && !errors.Is(err, berth.ErrNotFound) {
 			return berth.Caller{}, err
@@ -133,7 +153,8 @@ func (s *Server) callerOf(r *http.Request, token string) (berth.Caller, error) {
 		return berth.Caller{}, err
 	}
 	if open {
-		return berth.Caller{Project: berth.DefaultProject}, checkLocal(r)
+		return berth.Caller{Project: berth.DefaultProject, Permissions: berth.AllPermissions(berth.DefaultProject)},
+			checkLocal(r)
 	}
 	if token == "" {
 		return berth.Caller{}, berth.Errorf(berth.CodeUnauthorized,
@@ -147,6 +168,10 @@ func (s *Server) callerOf(r *http.Request, token string) (berth.Caller, error) {
 // key learns that it existed.
 var errExpired = &berth.Error{Code: berth.CodeUnauthorized, Wire: "invalid_api_key",
 	Message: "The API key provided has expired. You can create a new key with 'berth key create' on the server."}
+
+// errLost is the answer to a request with a key whose owner has no access any more.
+var errLost = &berth.Error{Code: berth.CodeUnauthorized, Wire: "invalid_api_key",
+	Message: "The owner of this API key has no access to its project any more. Ask the operator of the server for another key."}
 
 // Token returns the Bearer token of the Authorization header, or "".
 func Token(r *http.Request) string {
@@ -261,6 +286,8 @@ func (o *openness) is(ctx context.Context) (bool, error) {
 type Keys interface {
 	// KeyByHash returns the key whose secret has this SHA-256, or berth.ErrNotFound.
 	KeyByHash(ctx context.Context, hash [32]byte) (*berth.Key, error)
+	// KeyOf returns the key of a caller by its id and project, or berth.ErrNotFound.
+	KeyOf(ctx context.Context, c berth.Caller) (*berth.Key, error)
 	ListKeys(ctx context.Context) ([]*berth.Key, error)
 }
 

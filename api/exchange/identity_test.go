@@ -1,6 +1,7 @@
 package exchange
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -35,6 +36,16 @@ func (k *keyring) KeyByHash(_ context.Context, hash [32]byte) (*berth.Key, error
 		}
 	}
 	return nil, errors.Join(k.err, store.ErrNotFound)
+}
+
+func (k *keyring) KeyOf(ctx context.Context, c berth.Caller) (*berth.Key, error) {
+	all, err := k.ListKeys(ctx)
+	for _, key := range all {
+		if key.ID == c.Key && key.Project == c.Project && key.Session == c.Session {
+			return key, nil
+		}
+	}
+	return nil, cmp.Or(err, error(berth.ErrNotFound))
 }
 
 func (k *keyring) ListKeys(context.Context) ([]*berth.Key, error) {

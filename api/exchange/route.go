@@ -18,6 +18,9 @@ type Route struct {
 	Handle       Handler
 	Traits       Traits
 
+	// Permission is what the caller needs, one of several if it is a sum. A route without one refuses everyone.
+	Permission berth.Permission
+
 	// Host reports whether the route serves a host, with all its paths, instead of the API.
 	Host func(host string) bool
 
@@ -39,12 +42,13 @@ type Route struct {
 }
 
 // An Identity identifies the caller of a request by something else than an API key, such as the token of a sandbox or
-// a signed URL. It must not read the body. It calls conns.Known if the client has proved that it may send the request.
+// a signed URL. The key that it was made for must have the permission of the route. It must not read the
+// body. It calls conns.Known if the client has proved that it may send the request.
 type Identity func(x *Exchange, r *http.Request) (Visit, error)
 
 // A Visit is a request that an Identity admits.
 type Visit struct {
-	Caller berth.Caller // with the key that the token or the URL was made for
+	Caller berth.Caller // with the key that the token or the URL was made for; none lets everyone visit
 	Handle Handler
 	Traits Traits // of this request, beside those of the route
 }
@@ -62,8 +66,6 @@ const (
 	ThroughContainer                    // forwarded to a container, which has limits of its own
 	NamesResponse                       // creates one response, whose id an Idempotency-Key determines
 	ReadsQuery                          // checks its query itself; other routes have no parameters
-	ForAdmin                            // refuses keys of projects
-	AlsoForAdmin                        // accepts admin keys beside those of projects
 	// the key may be in X-API-Key, as E2B's clients send it; nothing may be forwarded to a container
 	KeyInHeader
 	Keyless // serves everyone, without an identity and limits

@@ -2,6 +2,8 @@ package exchange
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"maps"
 	"net/http"
 	"sync"
@@ -12,7 +14,7 @@ import (
 
 // errKeyEnded is the cause of the end of a request whose key was deleted or has expired.
 var errKeyEnded = &berth.Error{Code: berth.CodeUnauthorized, Wire: "invalid_api_key",
-	Message: "The API key of this request was deleted or has expired."}
+	Message: "The API key of this request was deleted, has expired or may do less than before."}
 
 // running are the requests that were let in by a key, among them streams and WebSockets that may last for days. The
 // zero value is empty.
@@ -65,14 +67,8 @@ func (s *Server) endInvalid() {
 	open := maps.Clone(s.running.open) // a later one may have a key that is newer than the list
 	s.running.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), s.KeyCheck)
-	keys, err := s.Keys.ListKeys(ctx)
+	valid, err := s.validCallers(ctx, open)
 	cancel()
-	valid := map[berth.Caller]bool{}
-	for _, k := range keys {
-		if k.ExpiresAt == 0 || k.ExpiresAt > time.Now().Unix() {
-			valid[berth.Caller{Project: k.Project, Key: k.ID, Session: k.Session}] = true
-		}
-	}
 	s.running.mu.Lock()
 	defer s.running.mu.Unlock()
 	s.running.timer.Reset(s.KeyCheck)
@@ -80,8 +76,38 @@ func (s *Server) endInvalid() {
 		return // requests go on while the store cannot tell
 	}
 	for o := range open {
-		if c := o.caller; !valid[berth.Caller{Project: c.Project, Key: c.Key, Session: c.Session}] {
+		if !valid[callerWithKey(o.caller)] {
 			o.end(errKeyEnded)
 		}
 	}
+}
+
+// A permitted is a caller by its key, with what the key permits.
+type permitted struct {
+	recentKey
+	permissions berth.Permission
+}
+
+func callerWithKey(c berth.Caller) permitted {
+	return permitted{recentKey{c.Project, c.Key, c.Session}, c.Permissions}
+}
+
+// validCallers returns the callers of requests whose keys are valid and may do the same as at the start.
+func (s *Server) validCallers(ctx context.Context, open map[*openRequest]struct{}) (map[permitted]bool, error) {
+	valid := map[permitted]bool{}
+	for o := range open {
+		of := callerWithKey(o.caller)
+		if _, ok := valid[of]; ok {
+			continue
+		}
+		valid[of] = false
+		key, err := s.Keys.KeyOf(ctx, o.caller)
+		if err != nil && !errors.Is(err, berth.ErrNotFound) {
+			return nil, fmt.Errorf("look up key: %w", err)
+		}
+		if err == nil && checkKey(key) == nil {
+			valid[of] = key.Permissions() == o.caller.Permissions
+		}
+	}
+	return valid, nil
 }

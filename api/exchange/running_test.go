@@ -51,7 +51,8 @@ func TestRequestEndsWithItsKey(t *testing.T) {
 			r := httptest.NewRequestWithContext(ctx, "GET", "/", nil)
 			x := s.start(httptest.NewRecorder(), r)
 			go func() {
-				r, release := x.WhileValid(r, berth.Caller{Project: "proj_a", Key: id})
+				r, release := x.WhileValid(r, berth.Caller{Project: "proj_a", Key: id,
+					Permissions: berth.AllPermissions("proj_a")})
 				defer release()
 				<-r.Context().Done()
 				if errors.Is(context.Cause(r.Context()), errKeyEnded) {

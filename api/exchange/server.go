@@ -42,6 +42,9 @@ type Options struct {
 	Tracer   trace.Tracer // of spans for requests; nil: none
 	Origins  []string     // of web pages that may use the API, or "*"; see CORS
 
+	// Used is told of each use of a key by a client. It must not block. Nil: nobody is told.
+	Used func(k *berth.Key)
+
 	// Placement knows the other servers of the cluster. A request for something that one of them has, such as a
 	// container, is forwarded there, once. Default: cluster.Solo.
 	Placement cluster.Placement
@@ -81,6 +84,7 @@ type Server struct {
 	once once
 
 	running running
+	recents recents
 }
 
 // New returns a server.
@@ -284,7 +288,7 @@ func (s *Server) check(x *Exchange, r *http.Request, rt *Route) error {
 		if err := s.visit(x, r, rt); err != nil {
 			return err
 		}
-	} else if err := s.checkCall(x, r, *rt); err != nil {
+	} else if err := s.checkCall(x, r, rt); err != nil {
 		return err
 	}
 	if err := s.checkSpace(r, *rt); err != nil {
@@ -299,6 +303,14 @@ func (s *Server) visit(x *Exchange, r *http.Request, rt *Route) error {
 	if err != nil {
 		return err
 	}
+	if v.Caller.Key != "" {
+		if v.Caller, err = s.recent(r.Context(), v.Caller); err == nil {
+			err = permit(v.Caller, rt)
+		}
+		if err != nil {
+			return err
+		}
+	}
 	x.SetCaller(v.Caller)
 	rt.Handle = v.Handle
 	rt.Traits |= v.Traits
@@ -306,7 +318,7 @@ func (s *Server) visit(x *Exchange, r *http.Request, rt *Route) error {
 }
 
 // checkCall identifies the caller of a request by an API key, and checks what clients of the API send with each.
-func (s *Server) checkCall(x *Exchange, r *http.Request, rt Route) error {
+func (s *Server) checkCall(x *Exchange, r *http.Request, rt *Route) error {
 	caller, err := s.identify(x, r, rt)
 	if err != nil {
 		return err

@@ -27,7 +27,7 @@ func handleWith(opts Options, h Handler) http.Handler {
 		opts.Keys = &keyring{}
 	}
 	s := New(opts)
-	return s.Handler(func(x *Exchange, r *http.Request) { s.Route(Route{Handle: h})(x, r) })
+	return s.Handler(func(x *Exchange, r *http.Request) { s.Route(Route{Handle: h, Permission: berth.MayRead})(x, r) })
 }
 
 func TestLog(t *testing.T) {

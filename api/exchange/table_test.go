@@ -30,7 +30,7 @@ func limited(db store.Store, p berth.ProjectID, rate int64) *project.Quota {
 
 // guests is a table of a route with an identity of its own: a token in a header, which names the traits of the request.
 func guests(s *Server, traits map[string]Traits) http.Handler {
-	rt := Route{Path: "guests", Select: func(r *http.Request) bool { return r.Header.Get("Token") != "" },
+	rt := Route{Path: "guests", Permission: berth.MayRead, Select: func(r *http.Request) bool { return r.Header.Get("Token") != "" },
 		Identity: func(_ *Exchange, r *http.Request) (v Visit, err error) {
 			t, ok := traits[r.Header.Get("Token")]
 			if !ok {
@@ -45,9 +45,9 @@ func guests(s *Server, traits map[string]Traits) http.Handler {
 	other := func(name string) Handler {
 		return func(x *Exchange, _ *http.Request, _ berth.Caller) error { return x.JSON(http.StatusOK, name) }
 	}
-	host := Route{Path: "host", Host: func(host string) bool { return host == "guests.example" },
+	host := Route{Path: "host", Permission: berth.MayRead, Host: func(host string) bool { return host == "guests.example" },
 		Identity: func(*Exchange, *http.Request) (Visit, error) { return Visit{Handle: other("host")}, nil }}
-	return s.Handler(s.Table([]Route{On("GET /v1/models", other("models")), rt, host}).Serve)
+	return s.Handler(s.Table([]Route{reading(On("GET /v1/models", other("models"))), rt, host}).Serve)
 }
 
 func (h testTable) ask(method, host, token string) (int, string, http.Header) {
@@ -128,7 +128,7 @@ func TestRateOfForwardedRequests(t *testing.T) {
 	far := &farPlacement{}
 	s := New(Options{Keys: &keyring{}, Quota: limited(database(t), berth.DefaultProject, 1), Placement: far,
 		Log: slog.New(slog.DiscardHandler)})
-	h := s.Handler(s.Table([]Route{On("POST /v1/containers/{container}/exec", nil, StoresNothing)}).Serve)
+	h := s.Handler(s.Table([]Route{reading(On("POST /v1/containers/{container}/exec", nil, StoresNothing))}).Serve)
 	for _, want := range []int{http.StatusOK, http.StatusTooManyRequests} {
 		if w := post(h, "/v1/containers/cntr_1/exec", "", asJSON, `{}`); w.Code != want {
 			t.Errorf("got %d %s, want %d", w.Code, w.Body, want)
@@ -136,5 +136,22 @@ func TestRateOfForwardedRequests(t *testing.T) {
 	}
 	if far.sent != 1 {
 		t.Errorf("%d requests were forwarded, want 1", far.sent)
+	}
+}
+
+// reading returns a route with a permission that all keys have.
+func reading(rt Route) Route {
+	rt.Permission = berth.MayRead
+	return rt
+}
+
+// A route that nobody gave a permission refuses everyone.
+func TestRouteWithoutPermission(t *testing.T) {
+	all := berth.Caller{Project: "proj_a", Permissions: berth.AllPermissions("proj_a")}
+	for _, c := range []berth.Caller{all, {Project: berth.AdminProject,
+		Permissions: berth.AllPermissions(berth.AdminProject)}} {
+		if err := permit(c, &Route{Path: "/v1/new"}); berth.ErrorCode(err) != berth.CodeForbidden {
+			t.Errorf("%s: got %v", c.Project, err)
+		}
 	}
 }

@@ -209,7 +209,7 @@ func (d *Door) checkLink(r *http.Request, l Link) (berth.KeyID, error) {
 		switch {
 		case err != nil:
 			return "", err
-		case key.Project != l.Project || key.ExpiresAt != 0 && key.ExpiresAt <= d.Now().Unix():
+		case key.Project != l.Project || key.Expired(d.Now().Unix()) || key.Lost():
 			return "", berth.ErrNotFound
 		}
 		return key.ID, nil

@@ -23,7 +23,8 @@ import (
 // noKeys is a store without keys.
 type noKeys struct{ store.Keys }
 
-func (noKeys) ListKeys(context.Context) ([]*berth.Key, error) { return nil, nil }
+func (noKeys) KeyOf(context.Context, berth.Caller) (*berth.Key, error) { return nil, berth.ErrNotFound }
+func (noKeys) ListKeys(context.Context) ([]*berth.Key, error)          { return nil, nil }
 
 // piped is one end of a connection in memory, of a client on this machine.
 type piped struct{ net.Conn }
@@ -48,7 +49,9 @@ func dialPipe(t *testing.T) (conn *websocket.Conn, raw net.Conn, ended <-chan st
 	t.Helper()
 	ex := exchange.New(exchange.Options{Keys: noKeys{}, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 		Limits: exchange.Limits{MaxBody: 1 << 20}})
-	route := ex.Route(exchange.On("GET /v1/responses", New(Options{Exchange: ex}).Connect))
+	connect := exchange.On("GET /v1/responses", New(Options{Exchange: ex}).Connect)
+	connect.Permission = berth.MayRead
+	route := ex.Route(connect)
 	handler := ex.Handler(func(x *exchange.Exchange, r *http.Request) { route(x, r) })
 	done := make(chan struct{})
 	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -22,9 +23,9 @@ func newKey() *cobra.Command {
 }
 
 func newKeyCreate(open opener) *cobra.Command {
-	var name, of string
+	var req project.KeyRequest
+	var of, role string
 	var admin bool
-	var expires time.Duration
 	var cost func() *config.Money
 	var created func(text string, object any) error
 	cmd := &cobra.Command{
@@ -34,12 +35,27 @@ func newKeyCreate(open opener) *cobra.Command {
 running server requires one from every client.
 
 A key belongs to a project. An admin key belongs to none: it serves the routes under
-/v1/organization, which create and remove keys and projects.`,
+/v1/organization, which create and remove keys and projects.
+
+Without --role, the key may do all that a key of its project may. With --owner, it never may
+do more than that person, and ends with the person's access.
+
+  berth key create --note "dashboard of the ops team" --role viewer --expires 90d
+  berth key create --name approvals --role approver --owner ada@example.com
+  berth key create --route 'POST /v1/responses' --tool web_search`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if expires < 0 {
-				return badUsage("--expires %s: must not be negative; 0 means no expiry", expires)
+			if req.Lifetime < 0 {
+				return badUsage("--expires %s: must not be negative; 0 means no expiry", req.Lifetime)
 			}
+			roles := berth.ProjectRoles
+			if admin {
+				roles = berth.OrganizationRoles
+			}
+			if req.Role = berth.Role(role); role != "" && !slices.Contains(roles, req.Role) {
+				return badUsage("--role %s: must be one of %v", role, roles)
+			}
+			req.Limits.CostPerMonth = (*berth.Amount)(cost())
 			if open.isNew() {
 				if _, err := project.ParseID("--project", of); err != nil {
 					return usageError{err}
@@ -53,8 +69,7 @@ A key belongs to a project. An admin key belongs to none: it serves the routes u
 				if err != nil {
 					return err
 				}
-				k, secret, err := state.Projects.CreateKey(cmd.Context(), owner, name, expires,
-					berth.KeyLimits{CostPerMonth: (*berth.Amount)(cost())})
+				k, secret, err := state.Projects.CreateKey(cmd.Context(), owner, req)
 				if err != nil {
 					return err
 				}
@@ -78,10 +93,17 @@ A key belongs to a project. An admin key belongs to none: it serves the routes u
 	cmd.Flags().StringVar(&of, "project", string(berth.DefaultProject), "project of the key")
 	cmd.Flags().BoolVar(&admin, "admin", false, "create an admin key")
 	cmd.MarkFlagsMutuallyExclusive("admin", "project")
-	cmd.Flags().StringVar(&name, "name", "", "name of the key")
+	cmd.Flags().StringVar(&req.Name, "name", "", "name of the key")
+	cmd.Flags().StringVar(&req.Note, "note", "", "what the key is for")
+	cmd.Flags().StringVar(&req.Owner, "owner", "", "id or address of the person who answers for the key")
+	cmd.Flags().StringVar(&role, "role", "", "viewer, runner, approver or maintainer; of an admin key: auditor or admin")
+	cmd.Flags().StringArrayVar(&req.Scope.Routes, "route", nil,
+		"route that the key may use, such as 'POST /v1/responses' or 'GET *'; may be repeated")
+	cmd.Flags().StringArrayVar(&req.Scope.Tools, "tool", nil,
+		"type of tools that requests of the key may have, such as web_search; may be repeated")
 	cost = costFlag(cmd, keyCostUsage)
 	cmd.MarkFlagsMutuallyExclusive("admin", "cost-per-month")
-	durationFlag(cmd, &expires, "expires", "", 0, "lifetime, such as 30d or 12h; 0 means no expiry")
+	durationFlag(cmd, &req.Lifetime, "expires", "", 0, "lifetime, such as 30d or 12h; 0 means no expiry")
 	return cmd
 }
 
@@ -145,7 +167,7 @@ func newKeyLs(open opener) *cobra.Command {
 					rows = append(rows, rowOf(k, names))
 				}
 			}
-			heading := "ID\tPROJECT\tNAME\tSECRET\tCREATED\tEXPIRES"
+			heading := "ID\tPROJECT\tNAME\tROLE\tSECRET\tCREATED\tEXPIRES\tUSED\tOWNER\tNOTE"
 			now := time.Now()
 			limited := slices.ContainsFunc(keys, func(k *berth.Key) bool { return k.Limits.CostPerMonth != nil })
 			if limited {
@@ -157,8 +179,13 @@ func newKeyLs(open opener) *cobra.Command {
 					if k.ExpiresAt != nil {
 						expires = l.until(now, *k.ExpiresAt)
 					}
-					line := fmt.Sprintf("%s\t%s\t%s\t…%s\t%s\t%s", l.id(string(k.ID)), l.cut(names.shown(l,
-						k.Project), 16), l.cut(inLine(k.Name), 12), k.Tail, l.since(now, k.CreatedAt), expires)
+					used := "never"
+					if k.UsedAt != nil {
+						used = l.since(now, *k.UsedAt)
+					}
+					line := fmt.Sprintf("%s\t%s\t%s\t%s\t…%s\t%s\t%s\t%s\t%s\t%s", l.id(string(k.ID)),
+						l.cut(names.shown(l, k.Project), 16), l.cut(inLine(k.Name), 12), k.may(), k.Tail,
+						l.since(now, k.CreatedAt), expires, used, l.id(k.Owner), l.cut(inLine(k.Note), 24))
 					if limited {
 						line += "\t" + amount(k.Limits.CostPerMonth)
 					}
@@ -185,13 +212,31 @@ type keyRow struct {
 	Tail      string          `json:"tail"` // the last characters of the secret
 	CreatedAt int64           `json:"created_at"`
 	ExpiresAt *int64          `json:"expires_at"`
+	UsedAt    *int64          `json:"last_used_at"` // a few minutes late
+	Owner     string          `json:"owner,omitempty"`
+	Note      string          `json:"note,omitempty"`
+	Role      berth.Role      `json:"role,omitempty"`
+	Scope     berth.KeyScope  `json:"scope,omitzero"`
 	Limits    berth.KeyLimits `json:"limits,omitzero"`
 
 	ProjectName string `json:"project_name,omitempty"`
 }
 
+// may returns the role of a key as tables show it: with a star if it has a scope.
+func (r keyRow) may() string {
+	role := cmp.Or(string(r.Role), "-")
+	if !r.Scope.Empty() {
+		role += "*"
+	}
+	return role
+}
+
 func rowOf(k *berth.Key, names projectNames) keyRow {
-	row := keyRow{k.ID, k.Project, k.Name, k.Tail, k.CreatedAt, nil, k.Limits, names[k.Project]}
+	row := keyRow{ID: k.ID, Project: k.Project, Name: k.Name, Tail: k.Tail, CreatedAt: k.CreatedAt, Owner: k.Owner,
+		Note: k.Note, Role: k.Role, Scope: k.Scope, Limits: k.Limits, ProjectName: names[k.Project]}
+	if k.LastUsedAt != 0 {
+		row.UsedAt = &k.LastUsedAt
+	}
 	if k.ExpiresAt != 0 {
 		row.ExpiresAt = &k.ExpiresAt
 	}

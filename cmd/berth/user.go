@@ -27,8 +27,8 @@ tokens of the sessions from the next request on and ends running requests within
 			}),
 		newUserChange(open, "deactivate", "End the access of users",
 			`End the access and all sessions of users, until berth user activate. A running server
-refuses them from the next request on and ends running requests within seconds. Keys that
-they made remain: berth key ls lists them.`,
+refuses them from the next request on and ends running requests within seconds. So
+are keys that they own: berth key ls lists the owners.`,
 			func(ctx context.Context, s *people.Service, id string) error { return s.Deactivate(ctx, id) }),
 		newUserChange(open, "activate", "Let deactivated users sign in again",
 			"Let users who were deactivated sign in again.",

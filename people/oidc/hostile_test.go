@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/internal/seal"
 	"github.com/berth-run/berth/people"
 	"github.com/berth-run/berth/store/sqlite"
@@ -121,7 +122,7 @@ func newDoor(t *testing.T, h *hostile) (*Door, *people.Service, *strings.Builder
 	t.Cleanup(func() { _ = db.Close() })
 	now := func() time.Time { return theTime }
 	service := people.New(people.Options{Objects: db, Issuer: h.URL, Life: time.Hour, Now: now, Grants: []people.Grant{
-		{Group: "engineers", Project: "proj_a", Role: people.Member}}})
+		{Group: "engineers", Project: "proj_a", Role: berth.RoleMaintainer}}})
 	var log strings.Builder
 	logger := slog.New(slog.NewTextHandler(&log, nil))
 	p := NewProvider(Options{Issuer: h.URL, ClientID: "berth", ClientSecret: "the-client-secret",

@@ -73,7 +73,7 @@ var keyRules = map[string]keyRule{
 	"shell.default_environment": oneOf(string(berth.DefaultContainer), string(berth.DefaultLocal)),
 
 	"sign_in.session":         atLeast(minute, "1m or more"),
-	"sign_in.projects.*.role": oneOf(RoleMember, RoleAdmin),
+	"sign_in.projects.*.role": oneOf(roles()...),
 
 	"shell.timeout":      atLeast(second, "1s or more"),
 	"mcp.timeout":        atLeast(second, "1s or more"),

@@ -37,15 +37,35 @@ type SignIn struct {
 // A SignInProject gives the members of a group access.
 type SignInProject struct {
 	Group   string `yaml:"group"`   // "*" is everyone who signs in
-	Project string `yaml:"project"` // id of a project; none for admin
-	Role    string `yaml:"role"`    // member (the default), or admin: what an admin key may do
+	Project string `yaml:"project"` // id of a project; none for auditor and admin
+
+	// Role is viewer, runner, approver or maintainer in the project, or auditor or admin of the organization. Default:
+	// maintainer, also written member.
+	Role berth.Role `yaml:"role"`
 }
 
-// The values of sign_in.projects.role.
-const (
-	RoleMember = "member"
-	RoleAdmin  = "admin"
-)
+// roleMember is another name of berth.RoleMaintainer.
+const roleMember berth.Role = "member"
+
+// Granted returns the role that the entry gives.
+func (p SignInProject) Granted() berth.Role {
+	if p.Role == "" || p.Role == roleMember {
+		return berth.RoleMaintainer
+	}
+	return p.Role
+}
+
+// organization reports whether the role is one of the organization.
+func (p SignInProject) organization() bool { return slices.Contains(berth.OrganizationRoles, p.Role) }
+
+// roles returns the values of sign_in.projects.role.
+func roles() []string {
+	all := []string{string(roleMember)}
+	for _, r := range slices.Concat(berth.ProjectRoles, berth.OrganizationRoles) {
+		all = append(all, string(r))
+	}
+	return all
+}
 
 // Enabled reports whether people can sign in.
 func (c SignIn) Enabled() bool { return c.Issuer != "" }
@@ -119,9 +139,9 @@ func (c *Config) checkSignIn() error {
 		switch {
 		case p.Group == "":
 			fail(at+".group", `it is missing: name a group, or "*" for everyone who signs in`)
-		case p.Role == RoleAdmin && p.Project != "":
-			fail(at+".project", "an admin belongs to no project; leave it out, or add another entry for the project")
-		case p.Role != RoleAdmin && berth.ProjectID(p.Project).Valid() != nil:
+		case p.organization() && p.Project != "":
+			fail(at+".project", "an "+string(p.Role)+" belongs to no project; leave it out, or add another entry for the project")
+		case !p.organization() && berth.ProjectID(p.Project).Valid() != nil:
 			fail(at+".project", "%q is no id of a project, such as %s", p.Project, berth.DefaultProject)
 		}
 	}

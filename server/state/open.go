@@ -47,8 +47,10 @@ func Open(ctx context.Context, dir string) (*Dir, error) {
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
-	return &Dir{Store: db, Projects: project.New(project.Options{Objects: db, Keys: db, Audit: auditor(dir)}),
-		People:    people.New(people.Options{Objects: db, Audit: auditor(dir)}),
+	persons := people.New(people.Options{Objects: db, Audit: auditor(dir)})
+	return &Dir{Store: db, Projects: project.New(project.Options{Objects: db, Keys: db, Audit: auditor(dir),
+		Owners: persons.Owner}),
+		People:    persons,
 		Snapshots: snapshot.New(snapshot.Options{Objects: db, Contents: snapshots, Seal: keys.Keychain()}),
 		dir:       dir, close: db.Close}, nil
 }

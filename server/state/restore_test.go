@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/project"
 	"github.com/berth-run/berth/store/postgres"
 	"github.com/berth-run/berth/store/postgres/pgtest"
 )
@@ -21,7 +21,7 @@ func stateWithContent(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, _, kerr := open.Projects.CreateKey(t.Context(), "proj_a", "", 0, berth.KeyLimits{}) // which is audited
+	_, _, kerr := open.Projects.CreateKey(t.Context(), "proj_a", project.KeyRequest{}) // which is audited
 	_, nerr := NodeID(state)
 	content := filepath.Join(state, "files", "proj_a", "file-1")
 	if err := errors.Join(kerr, nerr, open.Close(), os.MkdirAll(filepath.Dir(content), 0o700),

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/project"
 	"github.com/berth-run/berth/server/config"
 )
 
@@ -54,7 +54,7 @@ func TestVerifyState(t *testing.T) {
 		"berth.yaml:1: server.listen: there is no API key, but 0.0.0.0:8080 is not a loopback address") {
 		t.Errorf("without a key: got %v", err)
 	}
-	if _, _, err := open.Projects.CreateKey(t.Context(), "proj_y", "", 0, berth.KeyLimits{}); err != nil {
+	if _, _, err := open.Projects.CreateKey(t.Context(), "proj_y", project.KeyRequest{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := Verify(t.Context(), c); err != nil {

@@ -2,8 +2,11 @@ package sql
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/store"
@@ -11,23 +14,32 @@ import (
 
 func (d accounts) CreateKey(ctx context.Context, k *berth.Key) error {
 	return d.driver.Update(ctx, func(ctx context.Context, tx *Tx) error {
-		return tx.Run(ctx, `INSERT INTO keys (id, project, name, hash, tail, created_at, expires_at, cost_per_month)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
-			k.ID, k.Project, k.Name, k.Hash[:], k.Tail, k.CreatedAt, k.ExpiresAt, (*int64)(k.Limits.CostPerMonth))
+		scope, err := json.Marshal(k.Scope)
+		if err != nil {
+			return fmt.Errorf("encode scope: %w", err)
+		}
+		return tx.Run(ctx, `INSERT INTO keys (id, project, name, hash, tail, created_at, expires_at, cost_per_month,
+				owner, note, role, scope, last_used_at)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)`,
+			k.ID, k.Project, k.Name, k.Hash[:], k.Tail, k.CreatedAt, k.ExpiresAt, (*int64)(k.Limits.CostPerMonth),
+			k.Owner, k.Note, k.Role, string(scope), k.LastUsedAt)
 	})
 }
 
 // A keyRow is a row of keys.
 type keyRow struct {
 	berth.Key
-	hash []byte
-	cost *int64 // per month
+	hash  []byte
+	cost  *int64 // per month
+	scope string // JSON; empty for a key from before there were scopes
 }
 
-const selectKeys = `SELECT id, project, name, hash, tail, created_at, expires_at, cost_per_month FROM keys`
+const selectKeys = `SELECT id, project, name, hash, tail, created_at, expires_at, cost_per_month, owner, note, role,
+	scope, last_used_at FROM keys`
 
 func (r *keyRow) columns() []any {
-	return []any{&r.ID, &r.Project, &r.Name, &r.hash, &r.Tail, &r.CreatedAt, &r.ExpiresAt, &r.cost}
+	return []any{&r.ID, &r.Project, &r.Name, &r.hash, &r.Tail, &r.CreatedAt, &r.ExpiresAt, &r.cost,
+		&r.Owner, &r.Note, &r.Role, &r.scope, &r.LastUsedAt}
 }
 
 func (d accounts) key(r *keyRow) (*berth.Key, error) {
@@ -36,6 +48,11 @@ func (d accounts) key(r *keyRow) (*berth.Key, error) {
 	}
 	k := r.Key
 	k.Hash, k.Limits.CostPerMonth = [32]byte(r.hash), (*berth.Amount)(r.cost)
+	if r.scope != "" {
+		if err := json.Unmarshal([]byte(r.scope), &k.Scope); err != nil {
+			return nil, fmt.Errorf("%s: key %s: decode scope: %w", d.driver.Name(), r.ID, err)
+		}
+	}
 	return &k, nil
 }
 
@@ -45,6 +62,30 @@ func (d accounts) KeyByHash(ctx context.Context, hash [32]byte) (*berth.Key, err
 		return nil, err
 	}
 	return d.key(&r)
+}
+
+func (d accounts) KeyOf(ctx context.Context, c berth.Caller) (*berth.Key, error) {
+	if c.Session != "" {
+		return nil, store.ErrNotFound // of a person
+	}
+	var r keyRow
+	err := d.read(ctx, selectKeys+` WHERE id = $1 AND project = $2`, in{c.Key, c.Project}, r.columns()...)
+	if err != nil {
+		return nil, err
+	}
+	return d.key(&r)
+}
+
+func (d accounts) UseKeys(ctx context.Context, used map[berth.KeyID]int64) error {
+	return d.driver.Update(ctx, func(ctx context.Context, tx *Tx) error {
+		for _, id := range slices.Sorted(maps.Keys(used)) { // in one order, so that servers do not wait for each other
+			if err := tx.Run(ctx, `UPDATE keys SET last_used_at = $1 WHERE id = $2 AND last_used_at < $1`, used[id],
+				id); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 func (d accounts) ListKeys(ctx context.Context) ([]*berth.Key, error) {

@@ -31,6 +31,8 @@ func TestSpendingOfEarlierDatabase(t *testing.T) {
 	}
 	last := time.Date(2024, time.February, 29, 23, 59, 0, 0, time.UTC) // a minute of another month
 	for _, statement := range []string{"DROP TABLE spending", "ALTER TABLE keys DROP COLUMN cost_per_month",
+		"ALTER TABLE keys DROP COLUMN owner", "ALTER TABLE keys DROP COLUMN note", "ALTER TABLE keys DROP COLUMN role",
+		"ALTER TABLE keys DROP COLUMN scope", "ALTER TABLE keys DROP COLUMN last_used_at",
 		"DROP INDEX containers_by_unique_name",
 		"ALTER TABLE containers DROP COLUMN unique_name", "DELETE FROM goose_db_version WHERE version_id >= 13",
 		"INSERT INTO usage SELECT project, unixepoch('2024-02-29 23:59:00'), kind, key, name, count, input_tokens, cached_tokens, output_tokens, reasoning_tokens, seconds, 11 FROM usage WHERE name = 'm' AND key = 'key_2'"} {

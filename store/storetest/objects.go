@@ -261,7 +261,8 @@ func containerFiles(t *testing.T, s store.Store) {
 func keys(t *testing.T, s store.Store) {
 	ctx := t.Context()
 	k := &berth.Key{ID: "key_1", Project: mine, Name: "n", Hash: [32]byte{1, 2}, CreatedAt: 5, ExpiresAt: 9,
-		Tail: "wxyz"}
+		Tail: "wxyz", Owner: "user_1", Note: "of the nightly run", Role: berth.RoleRunner,
+		Scope: berth.KeyScope{Tools: []string{"shell"}, Routes: []string{"GET /v1/models"}}}
 	if err := s.CreateKey(ctx, k); err != nil {
 		t.Fatal(err)
 	}
@@ -271,6 +272,22 @@ func keys(t *testing.T, s store.Store) {
 		t.Fatal(err)
 	}
 	same(t, "the key", got, k)
+	for c, want := range map[berth.Caller]error{{Project: mine, Key: "key_1"}: nil,
+		{Project: theirs, Key: "key_1"}: store.ErrNotFound, {Project: mine, Key: "key_2"}: store.ErrNotFound,
+		{Project: mine, Key: "key_1", Session: "sess_1"}: store.ErrNotFound} {
+		got, err := s.KeyOf(ctx, c)
+		wantErr(t, "the key of a caller", err, want)
+		if err == nil {
+			same(t, "the key of a caller", got, k)
+		}
+	}
+	if err := s.UseKeys(ctx, map[berth.KeyID]int64{"key_1": 7, "key_none": 8}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.UseKeys(ctx, map[berth.KeyID]int64{"key_1": 6}); err != nil { // another server was later
+		t.Fatal(err)
+	}
+	k.LastUsedAt = 7
 	_, err = s.KeyByHash(ctx, [32]byte{9})
 	wantErr(t, "an unknown secret", err, store.ErrNotFound)
 	if all, err := s.ListKeys(ctx); err != nil || len(all) != 1 {
