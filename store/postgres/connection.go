@@ -17,6 +17,8 @@ const (
 	// patience is how long a batch waits for a database that was lost just now. Later
 	// batches fail immediately, until it is back.
 	patience = 5 * time.Second
+	// lostMost is how many connections in a row a batch may lose: a database that is stopped ends each as it finds it.
+	lostMost = 5
 	// claimTimeout is how long a server that starts waits for the claim: the database
 	// may not have noticed yet that a killed server is gone.
 	claimTimeout = 5 * time.Second
@@ -34,7 +36,7 @@ func (e commitError) Unwrap() error { return e.error }
 // an error, nothing was saved, except that it is unknown after errUnknown.
 func (w *writer) persist(batch []*base.Write) error {
 	ctx := context.Background()
-	for again := false; ; again = true {
+	for n := 1; ; n++ {
 		if w.conn == nil {
 			wait := patience
 			if w.down {
@@ -60,7 +62,7 @@ func (w *writer) persist(batch []*base.Write) error {
 				return err
 			}
 		}
-		if !lost || again {
+		if !lost || n == lostMost {
 			return err
 		}
 	}

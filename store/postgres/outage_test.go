@@ -89,6 +89,29 @@ func TestConnectionsLost(t *testing.T) {
 	}
 }
 
+// A write whose connections are lost one after another is saved once.
+func TestConnectionsLostInARow(t *testing.T) {
+	url := pgtest.URL(t)
+	db := open(t, url, postgres.Options{Claim: true})
+	if err := db.CreateObjects(t.Context(), "p", counter(0)); err != nil {
+		t.Fatal(err)
+	}
+	calls := 0
+	_, err := db.UpdateObject(t.Context(), "p", counter(0).ObjectKey, func(o *store.Object) error {
+		if calls++; calls < 5 {
+			execute(t, url, terminate)
+		}
+		o.Body = json.RawMessage(fmt.Sprint(calls))
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o, err := db.GetObject(t.Context(), "p", counter(0).ObjectKey); err != nil || string(o.Body) != "5" {
+		t.Errorf("got %v, %v, want the fifth attempt", o, err)
+	}
+}
+
 // While the server is stopped, writes and reads fail with ErrUnavailable; afterwards they
 // succeed without further action.
 func TestStopped(t *testing.T) {
