@@ -176,7 +176,7 @@ func TestMessagesForeignHistory(t *testing.T) {
 	for _, it := range m.asked[0].Items {
 		all.WriteString(it.String() + "\n")
 	}
-	for _, want := range []string{"Hm.", "body", "The search failed.", "mcp says", "The call has no result.", "so"} {
+	for _, want := range []string{"Hm.", "body", "The search failed: unavailable", "mcp says", "The call has no result.", "so"} {
 		if !strings.Contains(all.String(), want) {
 			t.Errorf("the model does not get %q:\n%s", want, all.String())
 		}

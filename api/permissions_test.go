@@ -29,7 +29,10 @@ func (h *house) roleKey(p berth.ProjectID, role berth.Role, scope berth.KeyScope
 // with the form of errors of the route's door.
 func TestPermissions(t *testing.T) {
 	var stop context.CancelFunc
-	h := newHouse(t, withSandboxes(t, &stop))
+	h := newHouse(t, func(o *api.Options) {
+		withSandboxes(t, &stop)(o)
+		withOpenTerminal(o)
+	})
 	routes := map[string]bool{}
 	for _, rt := range api.Table() {
 		if routes[rt.Pattern()] = true; rt.Is(exchange.Keyless) {
