@@ -32,6 +32,12 @@ func (k *mutableKeys) ListKeys(ctx context.Context) ([]*berth.Key, error) {
 	return k.keyring.ListKeys(ctx)
 }
 
+func (k *mutableKeys) KeyOf(ctx context.Context, c berth.Caller) (*berth.Key, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.keyring.KeyOf(ctx, c)
+}
+
 // A request that runs ends within seconds after its key, and no other request does.
 func TestRequestEndsWithItsKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
