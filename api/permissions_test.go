@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/coder/websocket"
+
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api"
 	"github.com/berth-run/berth/api/exchange"
@@ -189,4 +191,33 @@ func TestApprover(t *testing.T) {
 	}
 	h.call(403, "POST", "/v1/responses", `{"previous_response_id":"`+asked.id()+`","input":"x","berth":{"inherit":true}}`)
 	h.call(200, "POST", "/v1/responses", `{`+answer+`,"berth":{"inherit":true}}`)
+}
+
+// A WebSocket needs the permission and the scope of what its messages ask for, not those of its path alone.
+func TestWebSocketPermissions(t *testing.T) {
+	u := newTerminalHouse(t, nil)
+	const project = "proj_sockets"
+	u.key("sk-sockets", project)
+	id := u.get("POST", "/api/terminals", "")["id"].(string)
+	onlyReads := berth.KeyScope{Routes: []string{"GET /v1/*"}}
+	for name, secret := range map[string]string{"viewer": u.roleKey(project, berth.RoleViewer, berth.KeyScope{}),
+		"approver":    u.roleKey(project, berth.RoleApprover, berth.KeyScope{}),
+		"narrow key":  u.roleKey(project, "", onlyReads),
+		"key of tool": u.roleKey(project, "", berth.KeyScope{Tools: []string{"web_search"}})} {
+		if code := closed(t, u.dialTerminal(id, secret)); code != 4001 {
+			t.Errorf("a terminal for a %s: closed with %d", name, code)
+		}
+	}
+	for name, secret := range map[string]string{"viewer": u.roleKey(project, berth.RoleViewer, berth.KeyScope{}),
+		"narrow key": u.roleKey(project, "", onlyReads)} {
+		u.token = secret
+		l := u.connect()
+		l.send(`{"type":"response.create","model":"scripted","input":"` + name + `"}`)
+		l.wantError(403, "missing_scope", nil)
+	}
+	u.token = u.roleKey(project, berth.RoleRunner, berth.KeyScope{})
+	u.connect().ask(`"input":"x"`)
+	conn := u.dialTerminal(id, u.token)
+	check(t, conn.Write(t.Context(), websocket.MessageBinary, []byte("echo open''ed\n")))
+	readUntil(t, conn, "opened")
 }

@@ -17,19 +17,22 @@ import (
 	"github.com/berth-run/berth"
 )
 
-// Identify returns the caller of a request, or an error for the client if the request must
-// be refused.
-func (s *Server) Identify(r *http.Request) (berth.Caller, error) {
+// Identify returns the caller of a request to a route that it names by its pattern, as scopes do, or an error for the
+// client if the request must be refused: also for a caller without one of the permissions. Doors use it for requests
+// that the table of routes does not know, such as the messages of a WebSocket.
+func (s *Server) Identify(r *http.Request, needed berth.Permission, pattern string) (berth.Caller, error) {
+	rt := On(pattern, nil)
+	rt.Permission = needed
 	if f, ok := r.Context().Value(forwardedKey{}).(arrival); ok && f.caller != nil {
-		return s.recheck(r.Context(), *f.caller, nil)
+		return s.recheck(r.Context(), *f.caller, &rt)
 	}
-	return s.identifyFor(r, nil)
+	return s.identifyFor(r, &rt)
 }
 
 // recheck checks a caller that was identified before, and returns it with what it may do now.
 func (s *Server) recheck(ctx context.Context, c berth.Caller, rt *Route) (berth.Caller, error) {
 	c, err := s.current(ctx, c)
-	if err == nil && rt != nil {
+	if err == nil {
 		err = permit(c, rt)
 	}
 	if err != nil {
@@ -38,14 +41,14 @@ func (s *Server) recheck(ctx context.Context, c berth.Caller, rt *Route) (berth.
 	return c, s.CheckProject(ctx, c.Project)
 }
 
-// identifyFor returns the caller of a request to a route, or to a handler that checks permissions itself.
+// identifyFor returns the caller of a request to a route.
 func (s *Server) identifyFor(r *http.Request, rt *Route) (berth.Caller, error) {
 	token := Token(r)
-	if token == "" && rt != nil && rt.Is(KeyInHeader) {
+	if token == "" && rt.Is(KeyInHeader) {
 		token = strings.TrimSpace(r.Header.Get("X-Api-Key"))
 	}
 	caller, err := s.callerOf(r, token)
-	if err == nil && rt != nil {
+	if err == nil {
 		err = permit(caller, rt)
 	}
 	if err == nil {

@@ -233,7 +233,7 @@ func (d *Door) admit(r *http.Request, conn *websocket.Conn) (berth.Caller, proce
 	if first.Token != "" {
 		signed.Header.Set("Authorization", "Bearer "+first.Token)
 	}
-	caller, err := d.Exchange.Identify(signed)
+	caller, err := d.Exchange.Identify(signed, berth.MayAttach, "GET "+terminalPath+"/{terminal}")
 	if err != nil {
 		return caller, process.Owner{}, fmt.Errorf("identify: %w", err)
 	}

@@ -128,7 +128,7 @@ func (d *Door) identifyHost(r *http.Request) (berth.Caller, error) {
 		return berth.Caller{}, err
 	}
 	if !open {
-		return d.Exchange.Identify(r)
+		return d.Exchange.Identify(r, berth.MayAttach, previewRoute)
 	}
 	if err := exchange.CheckPeer(r); err != nil {
 		return berth.Caller{}, err

@@ -83,11 +83,14 @@ type turn struct {
 	server    string // that answered the frame, if it is another one
 }
 
+// createPattern is the route that does what a message asks for.
+const createPattern = "POST /v1/responses"
+
 // answer creates the response and sends its events. The caller must send the error that it
 // returns to the client.
 func (t *turn) answer() error {
-	// The key may have been revoked since the connection was opened.
-	caller, err := t.door.Exchange.Identify(t.request)
+	// The key may have been revoked since the connection was opened, which needed another permission.
+	caller, err := t.door.Exchange.Identify(t.request, berth.MayRun|berth.MayApprove, createPattern)
 	if err != nil {
 		select {
 		case t.unwelcome <- struct{}{}:
