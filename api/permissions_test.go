@@ -3,6 +3,7 @@ package api_test
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -12,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/coder/websocket"
+	"github.com/openai/openai-go/v3"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api"
@@ -220,4 +222,53 @@ func TestWebSocketPermissions(t *testing.T) {
 	conn := u.dialTerminal(id, u.token)
 	check(t, conn.Write(t.Context(), websocket.MessageBinary, []byte("echo open''ed\n")))
 	readUntil(t, conn, "opened")
+}
+
+// What a key gets at one door is worth no more at another than the key.
+func TestDerivedTokenAttacks(t *testing.T) {
+	var stop context.CancelFunc
+	h := newHouse(t, withSandboxes(t, &stop))
+	h.key("sk-mine", "proj_mine")
+	made := h.newSandbox("sk-mine", `{"templateID":"base"}`)
+	status, text := h.sandboxCall("POST", "/volumes", `{"name":"notes"}`, map[string]string{"X-API-Key": "sk-mine"})
+	var volume struct{ VolumeID, Token string }
+	if check(t, json.Unmarshal([]byte(text), &volume)); status >= 300 {
+		t.Fatalf("got %d %s", status, text)
+	}
+	notes := volume.VolumeID
+	viewer := h.roleKey("proj_mine", berth.RoleViewer, berth.KeyScope{})
+	var seen e2bSandbox
+	for path, v := range map[string]any{"/sandboxes/" + made.ID: &seen, "/volumes/" + notes: &volume} {
+		status, text := h.sandboxCall("GET", path, "", map[string]string{"X-API-Key": viewer})
+		if check(t, json.Unmarshal([]byte(text), v)); status != 200 {
+			t.Fatalf("%s: got %d %s", path, status, text)
+		}
+	}
+	if seen.Token == "" || volume.Token == "" {
+		t.Fatalf("a viewer got no tokens to try: %+v, %+v", seen, volume)
+	}
+	sandbox := map[string]string{"E2b-Sandbox-Id": made.ID, "E2b-Sandbox-Port": "49983", "X-Access-Token": seen.Token}
+	for _, tt := range []struct {
+		path, body string
+		header     map[string]string
+	}{{"/process.Process/List", "{}", sandbox}, {"/files?path=/etc/passwd", "", sandbox},
+		{"/volumecontent/" + notes + "/dir?path=/", "", map[string]string{"Authorization": "Bearer " + volume.Token}}} {
+		method := "POST"
+		if tt.body == "" {
+			method = "GET"
+		}
+		status, text := h.sandboxCall(method, tt.path, tt.body, tt.header)
+		if status != 403 || !strings.Contains(text, "Missing permission: attach") {
+			t.Errorf("%s: got %d %s", tt.path, status, text)
+		}
+	}
+
+	// The lines of a batch need what its key may do.
+	h.token = h.roleKey("proj_mine", "", berth.KeyScope{Routes: []string{"POST /v1/files", "POST /v1/batches", "GET *"}})
+	b := h.runBatch(h.client(), openai.BatchNewParamsEndpointV1Responses,
+		`{"custom_id":"a","method":"POST","url":"/v1/responses","body":{"model":"scripted","input":"x"}}`)
+	if lines := h.batchLines(h.client(), b.ErrorFileID); lines["a"].at("response", "status_code") != 403.0 ||
+		lines["a"].at("response", "body", "error", "code") != "missing_scope" {
+		t.Errorf("got %v", lines)
+	}
 }
