@@ -217,20 +217,33 @@ document.addEventListener("keydown", (event) => {
   event.preventDefault();
 });
 
-async function search() {
+// searching is the search for what the field holds. Enter waits for it: it follows what was typed, not what was shown.
+let searching;
+async function find() {
   const input = palette.querySelector("input");
   const words = input.value;
   const answer = await fetch(`${input.dataset.palette}?q=${encodeURIComponent(words)}`);
-  if (!answer.ok || answer.redirected || input.value !== words) return;
-  palette.querySelector("ul").innerHTML = await answer.text();
+  const found = answer.ok && !answer.redirected ? await answer.text() : "";
+  if (input.value !== words) return;
+  palette.querySelector("ul").innerHTML = found;
   palette.querySelector("li")?.classList.add("picked");
+}
+function search() {
+  searching = find().catch(() => undefined);
+}
+async function follow() {
+  for (let last; last !== searching; ) await (last = searching);
+  palette.querySelector("li.picked a")?.click();
 }
 palette?.addEventListener("input", search);
 palette?.addEventListener("keydown", (event) => {
   const rows = [...palette.querySelectorAll("li")];
   const at = rows.findIndex((row) => row.classList.contains("picked"));
   const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
-  if (event.key === "Enter") rows[at]?.querySelector("a")?.click();
+  if (event.key === "Enter") {
+    event.preventDefault();
+    follow();
+  }
   if (!step || !rows.length) return;
   event.preventDefault();
   rows[at]?.classList.remove("picked");
