@@ -33,7 +33,8 @@ type ContainerCount struct {
 type PoolStatus struct {
 	Template    string `json:"template"` // empty is the default template
 	MemoryLimit string `json:"memory_limit"`
-	Size        int    `json:"size"`
+	Size        int    `json:"size"`   // configured
+	Target      int    `json:"target"` // what it is to hold now: more than size after bursts
 	Ready       int    `json:"ready"`
 	Hits        int64  `json:"hits"`   // containers that got one of its sandboxes
 	Misses      int64  `json:"misses"` // containers started cold because it was empty

@@ -176,7 +176,7 @@ func (st *starter) wake(ctx context.Context, s *instance, spec sandbox.Spec, mem
 	case s.answers(ctx):
 		return StartPool, nil
 	}
-	s.pool.count(-1, 1)
+	s.pool.spoiled()
 	st.opts.Log.Warn("pooled sandbox does not answer; starting cold", "container", s.id)
 	if err := st.unmake(ctx, s); err != nil {
 		return "", stepError{"an earlier sandbox could not be removed", err}

@@ -58,6 +58,9 @@ type Options struct {
 	// Limits are those of every sandbox, except memory, which is the container's own tier.
 	Limits sandbox.Limits
 	Pools  []PoolOptions // no two may have the same template and memory limit
+	// Memory returns how many bytes of memory this machine can give to new sandboxes, and how many it has. Pools
+	// grow only while a quarter of it is available. Default: unknown, and no pool grows.
+	Memory func() (available, total int64)
 	Expiry ExpiryOptions
 	Bounds Bounds
 	Disk   DiskOptions
@@ -137,6 +140,9 @@ func (o Options) withDefaults() (Options, error) {
 		o.Disk.Room = func() error { return nil }
 	}
 	o.placement = newPlacement(o.Server, o.Driver)
+	if o.Memory == nil {
+		o.Memory = func() (available, total int64) { return 0, 0 }
+	}
 	if o.clock == nil {
 		o.clock = clock.System
 	}
@@ -169,6 +175,7 @@ type PoolOptions struct {
 	Template    string // a name or a digest; empty means the default template
 	MemoryLimit string // default 1g
 	Size        int    // number of sandboxes
+	Most        int    // number to which bursts of demand let it grow; default Size
 }
 
 // Shares divides the containers that a project may run among the servers of a cluster. It calls

@@ -40,10 +40,11 @@ type pool struct {
 
 	mu              sync.Mutex
 	ready           []*instance // oldest first
-	added           sync.Cond   // of mu: a sandbox was added to ready
+	changed         sync.Cond   // of mu: ready has changed
 	digest          string      // of the template when it was last resolved
 	templateChecked time.Time   // when the template was last resolved, by opts.clock
 	stats           PoolStats
+	demand          demand
 
 	reported PoolStats // the figures last logged
 	claims   int64     // that were not recent when run last waited; used by run alone
@@ -51,21 +52,21 @@ type pool struct {
 
 func newPool(o PoolOptions, group *pools) *pool {
 	p := &pool{PoolOptions: o, group: group, wake: make(chan struct{}, 1)}
-	p.added.L = &p.mu
+	p.changed.L = &p.mu
 	return p
 }
 
 // addLocked adds a sandbox that is ready. p.mu is held.
 func (p *pool) addLocked(s *instance) {
 	p.ready = append(p.ready, s)
-	p.added.Broadcast()
+	p.changed.Broadcast()
 }
 
 func (p *pool) figures() PoolStats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	stats := p.stats
-	stats.PoolOptions, stats.Ready = p.PoolOptions, len(p.ready)
+	stats.PoolOptions, stats.Ready, stats.Target = p.PoolOptions, len(p.ready), p.wantLocked(p.group.opts.clock.Now())
 	return stats
 }
 
@@ -77,8 +78,8 @@ func (p *pool) report() {
 	p.reported = stats
 	p.mu.Unlock()
 	if changed {
-		p.group.opts.Log.Info("pool", "template", p.Template, "memory_limit", p.MemoryLimit, "size", p.Size, "ready",
-			stats.Ready, "hits", stats.Hits, "misses", stats.Misses)
+		p.group.opts.Log.Info("pool", "template", p.Template, "memory_limit", p.MemoryLimit, "size", p.Size, "target",
+			stats.Target, "ready", stats.Ready, "hits", stats.Hits, "misses", stats.Misses)
 	}
 }
 
@@ -93,6 +94,7 @@ func (p *pool) pop(template string) *instance {
 	s := p.ready[i]
 	p.ready = slices.Delete(p.ready, i, i+1)
 	p.stats.Hits++
+	p.demand.claimed(p.group.opts.clock.Now())
 	return s
 }
 
@@ -108,11 +110,27 @@ func (p *pool) serves(template string) bool {
 	return err == nil && t.Digest == template
 }
 
-func (p *pool) count(hits, misses int64) {
+// missed counts a container that starts cold because the pool was empty.
+func (p *pool) missed() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.stats.Hits += hits
-	p.stats.Misses += misses
+	p.stats.Misses++
+	p.demand.claimed(p.group.opts.clock.Now())
+}
+
+// spoiled counts a hit as a miss: the sandbox did not answer.
+func (p *pool) spoiled() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.stats.Hits--
+	p.stats.Misses++
+}
+
+// unhit takes back a hit whose container was never used.
+func (p *pool) unhit() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.stats.Hits--
 }
 
 // remove removes a sandbox from the pool. It returns false if the sandbox was claimed.
@@ -185,8 +203,8 @@ func (p *pool) waitIdle(wait time.Duration) bool {
 	}
 }
 
-// fill adds one sandbox if there is room, and removes those of a former template. It reports
-// whether the pool is full.
+// fill adds one sandbox if the pool wants more, and removes those of a former template and those that it wants no
+// longer. It reports whether the pool is full.
 func (p *pool) fill() (full bool, err error) {
 	ps := p.group
 	t, err := ps.opts.Template(p.Template)
@@ -203,7 +221,14 @@ func (p *pool) fill() (full bool, err error) {
 		}
 		return stale
 	})
-	full = len(p.ready) >= p.Size
+	want := p.wantLocked(ps.opts.clock.Now())
+	if full = len(p.ready) >= want; full {
+		surplus := len(p.ready) - want
+		old = append(old, p.ready[:surplus]...)
+		p.ready = slices.Delete(p.ready, 0, surplus)
+		p.changed.Broadcast()
+		p.demand.met()
+	}
 	p.mu.Unlock()
 	for _, s := range old {
 		ps.discard(s)
@@ -229,6 +254,7 @@ func (p *pool) fill() (full bool, err error) {
 	s.warm(ctx)
 	s.pool = p
 	p.mu.Lock()
+	p.demand.added()
 	p.addLocked(s)
 	p.mu.Unlock()
 	return false, nil
@@ -314,6 +340,7 @@ func (p *pool) drain() {
 // PoolStats are the figures of a pool.
 type PoolStats struct {
 	PoolOptions
+	Target int   // sandboxes that it is to hold now: from Size to Most
 	Ready  int   // sandboxes in it now
 	Hits   int64 // containers that got one of its sandboxes
 	Misses int64 // containers started cold because it was empty

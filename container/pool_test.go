@@ -36,7 +36,7 @@ func (h *harness) fullPool(i int) []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for len(p.ready) != p.Size {
-		p.added.Wait()
+		p.changed.Wait()
 	}
 	var ids []string
 	for _, s := range p.ready {

@@ -28,6 +28,7 @@ func newPools(opts *Options, work *workers, x *index, ls *leases, d *deaths, st 
 	ps := &pools{opts: opts, work: work, index: x, leases: ls, deaths: d, starter: st}
 	for _, o := range opts.Pools {
 		o.MemoryLimit = cmp.Or(o.MemoryLimit, defaultMemory)
+		o.Most = max(o.Most, o.Size)
 		if o.Size < 0 || berth.MemoryLimits[o.MemoryLimit] == 0 {
 			return nil, fmt.Errorf("container: invalid pool of %d sandboxes with memory limit %q", o.Size,
 				o.MemoryLimit)
@@ -63,7 +64,7 @@ func (ps *pools) claim(template, memory string) *instance {
 		}
 	}
 	if missed != nil {
-		missed.count(0, 1)
+		missed.missed()
 	}
 	return nil
 }
@@ -82,6 +83,7 @@ func (ps *pools) unclaim(s *instance) {
 	defer p.mu.Unlock()
 	p.addLocked(s)
 	p.stats.Hits--
+	p.demand.returned()
 }
 
 // discard removes a sandbox that belongs to no container. The sweeper retries failures.

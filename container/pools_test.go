@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/berth-run/berth"
@@ -67,6 +68,81 @@ func TestPools(t *testing.T) {
 		if got := h.k.Pools()[i]; got.Hits != want || got.Misses != 0 {
 			t.Errorf("pool %d: got %+v, want %d hits", i, got, want)
 		}
+	}
+}
+
+// A pool grows to what a burst asked for, and no further than it may. It shrinks when no burst comes again, and when
+// the machine needs its memory.
+func TestPoolLearns(t *testing.T) {
+	var available atomic.Int64
+	available.Store(50)
+	h := newHarness(t, func(o *Options) {
+		o.Pools = []PoolOptions{{Size: 2, Most: 6}}
+		o.Memory = func() (int64, int64) { return available.Load(), 100 }
+	})
+	h.full()
+	var starts sync.RWMutex // held while nothing may start
+	h.driver.mu.Lock()
+	h.driver.fail = func(context.Context, string, string) error {
+		starts.RLock()
+		defer starts.RUnlock()
+		return nil
+	}
+	h.driver.mu.Unlock()
+	ready := func(n int) {
+		t.Helper()
+		p := h.k.pools.all[0]
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		for len(p.ready) != n {
+			p.notify()
+			p.changed.Wait()
+		}
+	}
+	burst := func(n int) {
+		t.Helper()
+		starts.Lock()
+		defer starts.Unlock()
+		for range n {
+			h.create(CreateRequest{})
+		}
+	}
+	burst(4)
+	ready(4)
+	before := h.k.Pools()[0]
+	burst(4)
+	if after := h.k.Pools()[0]; after.Hits-before.Hits != 4 || after.Misses != before.Misses {
+		t.Errorf("the second burst: got %+v after %+v, want 4 hits", after, before)
+	}
+	ready(4)
+	burst(9)
+	ready(6)
+
+	available.Store(20) // less than a quarter: it grows no more, and keeps what it has
+	h.k.pools.all[0].notify()
+	h.create(CreateRequest{})
+	if got := h.k.Pools()[0]; got.Target != 5 {
+		t.Errorf("with little memory: got %+v, want a target of what is left", got)
+	}
+	available.Store(10)
+	ready(2)
+	available.Store(50)
+	ready(6)
+	h.pass(demandPeriod)
+	ready(6)
+	h.pass(demandPeriod)
+	ready(2)
+}
+
+// A pool without knowledge of the machine's memory keeps its size.
+func TestPoolOfUnknownMemory(t *testing.T) {
+	h := newHarness(t, func(o *Options) { o.Pools = []PoolOptions{{Size: 1, Most: 9}} })
+	h.full()
+	for range 5 {
+		h.create(CreateRequest{})
+	}
+	if got := h.k.Pools()[0]; got.Target != 1 {
+		t.Errorf("got %+v, want a target of 1", got)
 	}
 }
 

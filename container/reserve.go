@@ -76,6 +76,6 @@ func (rs *reservations) dropLocked(s *instance) {
 		rs.index.unregister(s)
 		return
 	}
-	s.pool.count(-1, 0)
+	s.pool.unhit()
 	rs.deaths.removeSoon(s)
 }

@@ -16,13 +16,14 @@ var (
 	descAsleep  = describe("containers_asleep", "Running containers that are paused because they are quiet.",
 		"memory_limit", "isolation")
 	descPoolSize  = describe("pool_size", "Configured size of the pool.", "template", "memory_limit")
+	descPoolWant  = describe("pool_target", "Sandboxes that the pool is to hold now.", "template", "memory_limit")
 	descPoolReady = describe("pool_ready", "Ready sandboxes in the pool.", "template", "memory_limit")
 	descPoolHits  = describe("pool_hits_total", "Containers that got a sandbox from the pool.", "template",
 		"memory_limit")
 	descPoolMiss = describe("pool_misses_total", "Containers started cold because the pool was empty.", "template",
 		"memory_limit")
 
-	poolDescs = []*prometheus.Desc{descPoolSize, descPoolReady, descPoolHits, descPoolMiss}
+	poolDescs = []*prometheus.Desc{descPoolSize, descPoolWant, descPoolReady, descPoolHits, descPoolMiss}
 )
 
 // A figure is a metric of a single container.
@@ -109,6 +110,7 @@ func emitPools(pools []container.PoolStats, emit emitFunc) {
 	for _, p := range pools {
 		template := cmp.Or(p.Template, "default")
 		emit(descPoolSize, prometheus.GaugeValue, float64(p.Size), template, p.MemoryLimit)
+		emit(descPoolWant, prometheus.GaugeValue, float64(p.Target), template, p.MemoryLimit)
 		emit(descPoolReady, prometheus.GaugeValue, float64(p.Ready), template, p.MemoryLimit)
 		emit(descPoolHits, prometheus.CounterValue, float64(p.Hits), template, p.MemoryLimit)
 		emit(descPoolMiss, prometheus.CounterValue, float64(p.Misses), template, p.MemoryLimit)

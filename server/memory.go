@@ -1,7 +1,6 @@
 package server
 
 import (
-	"bufio"
 	"io/fs"
 	"log/slog"
 	"math"
@@ -65,16 +64,25 @@ func pool(n int64) *ration.Pool { return ration.New(ration.Options{Total: n}) }
 // availableMemory returns the memory of the machine, or the lowest limit of the control groups
 // of this process. It returns 1 GiB if neither can be read.
 func availableMemory(root fs.FS) int64 {
-	available := int64(math.MaxInt64)
-	if f, err := root.Open("proc/meminfo"); err == nil {
-		defer f.Close()
-		for lines := bufio.NewScanner(f); lines.Scan(); {
-			if rest, ok := strings.CutPrefix(lines.Text(), "MemTotal:"); ok {
-				if kb, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 64); err == nil {
-					available = kb << 10
-				}
-			}
-		}
+	if _, total := readMemory(root); total > 0 {
+		return total
+	}
+	return 1 << 30
+}
+
+// spareMemory returns how many bytes new sandboxes can have, and how many there are in all. Both are 0 if unknown.
+func spareMemory() (available, total int64) { return readMemory(os.DirFS("/")) }
+
+// readMemory returns the memory of the machine, or of those control groups of this process that leave less: how many
+// bytes are available, and how many there are in all. A number that cannot be read is 0.
+func readMemory(root fs.FS) (available, total int64) {
+	const unlimited = math.MaxInt64
+	available, total = unlimited, unlimited
+	if n, ok := readNumber(root, "proc/meminfo", "MemTotal:"); ok {
+		total = n << 10
+	}
+	if n, ok := readNumber(root, "proc/meminfo", "MemAvailable:"); ok {
+		available = n << 10
 	}
 	groups, _ := fs.ReadFile(root, "proc/self/cgroup")
 	for line := range strings.Lines(string(groups)) {
@@ -82,26 +90,58 @@ func availableMemory(root fs.FS) int64 {
 		if len(fields) != 3 {
 			continue
 		}
-		dir, name := "sys/fs/cgroup", "memory.max"
+		files := groupFiles{"sys/fs/cgroup", "memory.max", "memory.current", "inactive_file"}
 		if fields[1] != "" {
 			if !strings.Contains(","+fields[1]+",", ",memory,") {
 				continue
 			}
-			dir, name = "sys/fs/cgroup/memory", "memory.limit_in_bytes"
+			files = groupFiles{"sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes",
+				"total_inactive_file"}
 		}
 		// In a container, the path may be the host's; then only the root exists.
 		for at := path.Clean("/" + fields[2]); ; at = path.Dir(at) {
-			text, err := fs.ReadFile(root, filepath.Join(dir, at, name))
-			if n, bad := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64); err == nil && bad == nil && n > 0 {
-				available = min(available, n)
+			if limit, left, ok := files.read(root, at); ok {
+				available, total = min(available, left), min(total, limit)
 			}
 			if at == "/" {
 				break
 			}
 		}
 	}
-	if available == math.MaxInt64 {
-		return 1 << 30
+	if available == unlimited {
+		available = 0
 	}
-	return available
+	if total == unlimited {
+		total = 0
+	}
+	return available, total
+}
+
+// groupFiles names the files of a control group's memory, and the line of memory.stat with what the kernel reclaims first.
+type groupFiles struct{ root, limit, used, cache string }
+
+// read returns the limit of a group, and how many bytes it leaves. It returns false if the group has no limit.
+func (g groupFiles) read(root fs.FS, at string) (limit, left int64, ok bool) {
+	dir := filepath.Join(g.root, at)
+	if limit, ok = readNumber(root, filepath.Join(dir, g.limit), ""); !ok || limit <= 0 {
+		return 0, 0, false
+	}
+	used, _ := readNumber(root, filepath.Join(dir, g.used), "")
+	cache, _ := readNumber(root, filepath.Join(dir, "memory.stat"), g.cache+" ")
+	return limit, min(limit, max(0, limit-used+cache)), true
+}
+
+// readNumber returns the number after the prefix of a line.
+func readNumber(root fs.FS, name, prefix string) (int64, bool) {
+	text, err := fs.ReadFile(root, name)
+	if err != nil {
+		return 0, false
+	}
+	for line := range strings.Lines(string(text)) {
+		if rest, ok := strings.CutPrefix(line, prefix); ok {
+			n, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 64)
+			return n, err == nil
+		}
+	}
+	return 0, false
 }

@@ -54,7 +54,7 @@ func (s *statuses) get(ctx context.Context) *berth.ServerStatus {
 	}
 	for _, p := range s.containers.Pools() {
 		out.Pools = append(out.Pools, berth.PoolStatus{Template: p.Template, MemoryLimit: p.MemoryLimit, Size: p.Size,
-			Ready: p.Ready, Hits: p.Hits, Misses: p.Misses})
+			Target: p.Target, Ready: p.Ready, Hits: p.Hits, Misses: p.Misses})
 	}
 	for _, r := range s.space.Readings() {
 		out.Disk = append(out.Disk, berth.DiskStatus{Area: string(r.Area), Bytes: r.Bytes, FreeBytes: r.Free,

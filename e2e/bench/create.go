@@ -31,6 +31,9 @@ func measureCreate(ctx context.Context, b *bench) error {
 	if err := b.createCold(ctx, t); err != nil {
 		return err
 	}
+	if err := b.createBursts(ctx, t); err != nil {
+		return err
+	}
 	return b.createByDriver(ctx, t)
 }
 
@@ -122,6 +125,35 @@ func (b *bench) createCold(ctx context.Context, t *table) (err error) {
 	crowd = atOnce(b.n, b.n, func(i int) error { return s.delete(ctx, ids[i]) })
 	t.add(row{what: "DELETE of one", unit: "ms", series: deleted})
 	t.add(row{what: fmt.Sprintf("DELETE, %d at once", b.n), unit: "ms", series: crowd})
+	return ctx.Err()
+}
+
+// createBursts measures containers that are asked for at once from a server with the default configuration: a first
+// burst, and one after the pool has learnt from it.
+func (b *bench) createBursts(ctx context.Context, t *table) (err error) {
+	s, err := b.serve(ctx, "")
+	if err != nil {
+		return err
+	}
+	defer stopped(s, &err)
+	learnt := func() bool {
+		ready, err1 := s.figure(ctx, "berth_pool_ready")
+		target, err2 := s.figure(ctx, "berth_pool_target")
+		return err1 == nil && err2 == nil && ready >= target
+	}
+	for _, when := range []string{"first burst", "next burst"} {
+		if err := s.await(ctx, 5*time.Minute, learnt); err != nil {
+			return fmt.Errorf("the pool is not filled: %w", err)
+		}
+		ids := make([]string, b.n)
+		began := time.Now()
+		crowd := atOnce(b.n, b.n, func(i int) (err error) { ids[i], err = s.first(ctx, nil); return err })
+		whole := time.Since(began)
+		t.add(row{what: fmt.Sprintf("default configuration, %d at once, %s", b.n, when), unit: "ms", series: crowd,
+			target: fmt.Sprintf("%d of %d", b.n, b.n)})
+		t.add(row{what: "until the last of them", unit: "s", series: one(whole.Seconds())})
+		_ = atOnce(b.n, b.n, func(i int) error { return s.delete(ctx, ids[i]) })
+	}
 	return ctx.Err()
 }
 

@@ -86,7 +86,7 @@ func Default() *Config {
 		Kubernetes: Kubernetes{CPURequest: 0.1, MemoryRequest: 1},
 		Containers: Containers{CPU: 2, PIDs: 512, Disk: 10 << 30, Idle: 20 * time.Minute,
 			MaxIdle: 7 * 24 * time.Hour, Sleep: 30 * time.Second,
-			Pool: defaultPool, OnExpiry: berth.OnExpiryDelete, SnapshotLife: 30 * 24 * time.Hour},
+			Pool: defaultPool, MaxPool: defaultMaxPool, OnExpiry: berth.OnExpiryDelete, SnapshotLife: 30 * 24 * time.Hour},
 		Shell: Shell{DefaultEnvironment: string(berth.DefaultContainer), Timeout: 10 * time.Minute,
 			MaxTimeout: time.Hour, Output: 32768},
 		Responses: Responses{MaxOutput: 16 << 20, History: 64 << 20},

@@ -8,19 +8,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// defaultPool is the default size of the first pool.
-const defaultPool = 2
+// defaultPool is the default size of the first pool, and defaultMaxPool what it may grow to.
+const (
+	defaultPool    = 2
+	defaultMaxPool = 100
+)
 
 // Pool configures a pool of ready sandboxes, in addition to Containers.Pool.
 type Pool struct {
 	Template    string `yaml:"template"`     // name or digest. Default: Config.Template
 	MemoryLimit string `yaml:"memory_limit"` // 1g, 4g, 16g or 64g: serves only containers of that size. Default: 1g
 	Size        int    `yaml:"size"`         // number of sandboxes
+	MaxSize     int    `yaml:"max_size"`     // what bursts of demand let it grow to. Default: Size
 }
 
 // AllPools returns the configured pools with their defaults. The first has the default template, which "" selects.
 func (c *Config) AllPools() []Pool {
-	all := []Pool{{Size: c.Containers.Pool, MemoryLimit: "1g"}}
+	all := []Pool{{Size: c.Containers.Pool, MaxSize: c.Containers.MaxPool, MemoryLimit: "1g"}}
 	for _, p := range c.Containers.Pools {
 		if p.Template == c.Template {
 			p.Template = ""
@@ -46,6 +50,8 @@ func (c *Config) checkPools(memory int64) error {
 			return fmt.Errorf("%s.memory_limit: %q is not 1g, 4g, 16g or 64g", at, p.MemoryLimit)
 		case i > 0 && p.Size < 1:
 			return fmt.Errorf("%s.size must be 1 or more", at)
+		case i > 0 && p.MaxSize != 0 && p.MaxSize < p.Size:
+			return fmt.Errorf("%s.max_size is %d: it must be size, which is %d, or more", at, p.MaxSize, p.Size)
 		case p.Size > 0 && seen[kind]:
 			return fmt.Errorf("%s: another pool holds sandboxes of this template and memory_limit", at)
 		case p.Size > 0:

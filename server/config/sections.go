@@ -65,8 +65,9 @@ type Containers struct {
 	MaxIdle time.Duration `yaml:"max_idle"` // maximum that a request may set. Default: 168h
 	// time without activity after which a container is paused until its next use; 0: never. Default: 30s
 	Sleep   time.Duration `yaml:"sleep"`
-	Pool    int           `yaml:"pool"`  // ready sandboxes of the default template with 1g. Default: 2
-	Pools   []Pool        `yaml:"pools"` // ready sandboxes of other templates or sizes
+	Pool    int           `yaml:"pool"`     // ready sandboxes of the default template with 1g. Default: 2
+	MaxPool int           `yaml:"max_pool"` // what bursts of demand let that pool grow to. Default: 100
+	Pools   []Pool        `yaml:"pools"`    // ready sandboxes of other templates or sizes
 	Network Network       `yaml:"network"`
 	// concurrent starts of sandboxes and creations of snapshots; further ones wait. Default: one per CPU
 	Starts int `yaml:"starts"`
