@@ -116,5 +116,6 @@ func containerOptions(b *base, data *blobs, c *containers) (container.Options, e
 		Disk: container.DiskOptions{Filled: b.start.calm.hasFilled,
 			Room: func() error { return b.space.Admit(diskspace.Sandboxes, diskspace.Snapshots) }},
 		Limits: sandbox.Limits{CPU: config.CPU, PIDs: config.PIDs, Disk: int64(config.Disk)},
-		Pools:  poolOptions(b.Config), Memory: poolMemory(b.Config), Bounds: container.Bounds{Starts: config.Starts}}, nil
+		Pools:  poolOptions(b.Config), Memory: poolMemory(b.Config),
+		Bounds: container.Bounds{Starts: config.Starts}}, nil
 }

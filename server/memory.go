@@ -117,7 +117,8 @@ func readMemory(root fs.FS) (available, total int64) {
 	return available, total
 }
 
-// groupFiles names the files of a control group's memory, and the line of memory.stat with what the kernel reclaims first.
+// groupFiles names the files of a control group's memory, and the line of memory.stat with the cache that the kernel
+// reclaims first.
 type groupFiles struct{ root, limit, used, cache string }
 
 // read returns the limit of a group, and how many bytes it leaves. It returns false if the group has no limit.
