@@ -172,3 +172,29 @@ func TestSandboxPausedFilesOnly(t *testing.T) {
 		t.Errorf("got %s, want it paused", text)
 	}
 }
+
+// A paused sandbox has no copies: E2B refuses them with the status of a conflict. It can be copied after it is resumed.
+func TestSandboxForkPaused(t *testing.T) {
+	t.Parallel()
+	var stop context.CancelFunc
+	h := newHouse(t, withSandboxes(t, &stop))
+	h.key("sk-mine", "proj_mine")
+	key := map[string]string{"X-API-Key": "sk-mine"}
+	s := h.newSandbox("sk-mine", `{"templateID":"base"}`)
+	if status, text := h.sandboxCall("POST", "/sandboxes/"+s.ID+"/pause", "", key); status != http.StatusNoContent {
+		t.Fatalf("pause: got %d %s", status, text)
+	}
+	for _, body := range []string{"", "{}", `{"count":3,"timeout":60}`} {
+		status, text := h.sandboxCall("POST", "/sandboxes/"+s.ID+"/fork", body, key)
+		if status != http.StatusConflict || !strings.Contains(text, "is paused") {
+			t.Errorf("fork of a paused one with %q: got %d %s", body, status, text)
+		}
+	}
+	if status, text := h.sandboxCall("POST", "/sandboxes/"+s.ID+"/connect", `{"timeout":60}`, key); status/100 != 2 {
+		t.Fatalf("connect: got %d %s", status, text)
+	}
+	if status, text := h.sandboxCall("POST", "/sandboxes/"+s.ID+"/fork", "{}", key); status != http.StatusCreated ||
+		!strings.Contains(text, `"sandboxID"`) {
+		t.Errorf("fork of a running one: got %d %s", status, text)
+	}
+}

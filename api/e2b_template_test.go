@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/uuid"
+
 	"github.com/berth-run/berth/api"
 )
 
@@ -27,6 +29,38 @@ func (h *house) newTemplate(key, body string) (template, build string) {
 		h.t.Fatalf("got %d %s", status, text)
 	}
 	return made.Template, made.Build
+}
+
+// E2B's OpenAPI document says that ids of builds are UUIDs, and clients generated from it decode nothing else. They are in
+// each answer that names a build, also of a snapshot and of the default template.
+func TestE2BBuildIDs(t *testing.T) {
+	t.Parallel()
+	var stop context.CancelFunc
+	h := newHouse(t, withSandboxes(t, &stop))
+	h.key("sk-mine", "proj_mine")
+	key := map[string]string{"X-API-Key": "sk-mine"}
+	template, build := h.newTemplate("sk-mine", `{"name":"app:v1"}`)
+	s := h.newSandbox("sk-mine", `{"templateID":"base"}`)
+	if status, text := h.sandboxCall("POST", "/sandboxes/"+s.ID+"/snapshots", `{"name":"kept"}`, key); status != 201 {
+		t.Fatalf("snapshot: got %d %s", status, text)
+	}
+	if uuid.Validate(build) != nil {
+		t.Errorf("the build is %q", build)
+	}
+	id := regexp.MustCompile(`"build_?I[Dd]":"([^"]*)"`)
+	for path, most := range map[string]int{"/templates/" + template: 0, "/templates/" + template + "/tags": 0,
+		"/templates": 1, "/templates/" + template + "/builds/" + build + "/status": 1, "/templates/kept": 1} {
+		status, text := h.sandboxCall("GET", path, "", key)
+		found := id.FindAllStringSubmatch(text, -1)
+		if status != http.StatusOK || len(found) < most {
+			t.Errorf("%s: got %d %s, want ids of builds", path, status, text)
+		}
+		for _, m := range found {
+			if uuid.Validate(m[1]) != nil {
+				t.Errorf("%s: got the build %q", path, m[1])
+			}
+		}
+	}
 }
 
 // Another project's template is answered as one that does not exist.

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -126,5 +127,51 @@ func TestFetchPolicy(t *testing.T) {
 	if _, _, err := closed.Fetch(t.Context(), "http://files.example/"); !errors.Is(err, egress.ErrRefused) ||
 		*dialled != 0 {
 		t.Errorf("closed: got %v after %d connections", err, *dialled)
+	}
+}
+
+// A name whose address changes between two look-ups, and in the redirects of one file: each request goes to an address
+// that was checked for it, and none to one inside.
+func TestNamesThatChange(t *testing.T) {
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if n := len(r.URL.Path); n < 4 { // to the same name again
+			http.Redirect(w, r, r.URL.Path+"x", http.StatusFound)
+			return
+		}
+		_, _ = w.Write([]byte("public"))
+	}))
+	t.Cleanup(srv.Close)
+	const public = "93.184.216.34"
+	for _, tt := range []struct {
+		answers []string // of the look-ups, in turn
+		path    string
+		dialled int
+		why     string
+	}{
+		{[]string{public, public, public}, "/x", 3, ""},
+		{[]string{public, "127.0.0.1"}, "/x", 1, "this server may not reach it"},
+		{[]string{public, public, "::ffff:169.254.169.254"}, "/x", 2, "this server may not reach it"},
+		{[]string{"10.0.0.1", public}, "/xxx", 0, "this server may not reach it"}, // asked once for a connection
+	} {
+		lookups := 0
+		var dialled []netip.Addr
+		f := New(&egress.Gate{Policy: &egress.Policy{Open: true},
+			Lookup: func(context.Context, string) ([]netip.Addr, error) {
+				lookups++
+				return []netip.Addr{netip.MustParseAddr(tt.answers[lookups-1])}, nil
+			},
+			Dial: func(ctx context.Context, network string, to netip.AddrPort) (net.Conn, error) {
+				dialled = append(dialled, to.Addr())
+				var d net.Dialer
+				return d.DialContext(ctx, network, srv.Listener.Addr().String())
+			}}, 100)
+		_, content, err := f.Fetch(t.Context(), "http://files.example"+tt.path)
+		if tt.why == "" && (err != nil || string(content) != "public") || tt.why != "" && (err == nil ||
+			!strings.Contains(err.Error(), tt.why)) {
+			t.Errorf("%v: got %q, %v, want the error %q", tt.answers, content, err, tt.why)
+		}
+		if len(dialled) != tt.dialled || slices.ContainsFunc(dialled, func(a netip.Addr) bool { return !egress.Public(a) }) {
+			t.Errorf("%v: dialled %v, want %d public addresses", tt.answers, dialled, tt.dialled)
+		}
 	}
 }

@@ -1,12 +1,15 @@
 package mcp
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"net/url"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -118,5 +121,56 @@ func TestCredentialsStayWithTheServer(t *testing.T) {
 			t.Errorf("%s: %d requests elsewhere", name, n)
 		}
 		s.Close()
+	}
+}
+
+// The name of a server leads to a public address when the session begins, and inside afterwards. Each request looks it
+// up and is checked: none is sent inside, with the credentials or without.
+func TestNamesThatChange(t *testing.T) {
+	s := hostileHandler(t, ration.New(ration.Options{Total: 64 << 20, Wait: time.Millisecond}), nil,
+		func(w http.ResponseWriter, r *http.Request) {
+			var req struct{ ID json.RawMessage }
+			if err := json.NewDecoder(r.Body).Decode(&req); err != nil || req.ID == nil {
+				w.WriteHeader(http.StatusAccepted)
+				return
+			}
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":%s}`, req.ID, initialized[:len(initialized)-1]+`,"content":[]}`)
+		})
+	u, err := url.Parse(s.tool.ServerURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.tool.ServerURL = "http://mcp.example/"
+	s.tool.Authorization = "token-of-the-user"
+	s.opts.Gate.Policy = &egress.Policy{Open: true}
+	public := netip.MustParseAddr("93.184.216.34")
+	answer := atomic.Pointer[netip.Addr]{}
+	answer.Store(&public)
+	s.opts.Gate.Lookup = func(context.Context, string) ([]netip.Addr, error) {
+		return []netip.Addr{*answer.Load()}, nil
+	}
+	var reached, inside atomic.Int64
+	s.opts.Gate.Dial = func(ctx context.Context, network string, to netip.AddrPort) (net.Conn, error) {
+		if to.Addr() != public {
+			inside.Add(1)
+		}
+		reached.Add(1)
+		return (&net.Dialer{}).DialContext(ctx, network, u.Host)
+	}
+	if got := s.call(t.Context(), "f", "{}"); got.err != nil {
+		t.Fatalf("got %+v", got.err)
+	}
+	before := reached.Load()
+	for _, text := range []string{"127.0.0.1", "169.254.169.254", "10.0.0.1", "::ffff:127.0.0.1", "fd00::1"} {
+		a := netip.MustParseAddr(text)
+		answer.Store(&a)
+		if got := s.call(t.Context(), "f", "{}"); got.err == nil {
+			t.Errorf("%s: got %+v", text, got)
+		}
+	}
+	if before == 0 || reached.Load() != before || inside.Load() != 0 {
+		t.Errorf("%d connections before and %d after the change, %d of them inside", before, reached.Load()-before,
+			inside.Load())
 	}
 }
