@@ -142,3 +142,35 @@ func TestSandboxWithoutEffect(t *testing.T) {
 		}
 	}
 }
+
+// The total of running sandboxes is of those that match the filters of the list, on all its pages. A list of paused ones
+// has none.
+func TestSandboxListTotal(t *testing.T) {
+	t.Parallel()
+	var stop context.CancelFunc
+	h := newHouse(t, withSandboxes(t, &stop))
+	h.key("sk-mine", "proj_mine")
+	key := map[string]string{"X-API-Key": "sk-mine"}
+	var ids []string
+	for _, kind := range []string{"a", "a", "b", "a"} {
+		s := h.newSandbox("sk-mine", `{"templateID":"base","metadata":{"kind":"`+kind+`"}}`)
+		ids = append(ids, s.ID)
+	}
+	if status, text := h.sandboxCall("POST", "/sandboxes/"+ids[3]+"/pause", "", key); status != http.StatusNoContent {
+		t.Fatalf("pause: got %d %s", status, text)
+	}
+	for query, want := range map[string]string{"": "3", "?limit=1": "3", "?metadata=kind%3Da": "2",
+		"?metadata=kind%3Da&limit=1": "2", "?metadata=kind%3Db&state=running": "1", "?metadata=kind%3Dc": "0",
+		"?template=base": "3", "?template=other": "0", "?startedAfter=2100-01-01T00:00:00Z": "0", "?state=paused": "",
+		"?state=paused&metadata=kind%3Da": ""} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, h.url+"/v2/sandboxes"+query, nil)
+		check(t, err)
+		req.Header.Set("X-API-Key", "sk-mine")
+		resp, err := http.DefaultClient.Do(req)
+		check(t, err)
+		resp.Body.Close()
+		if got := resp.Header.Get("X-Total-Running"); resp.StatusCode != http.StatusOK || got != want {
+			t.Errorf("%q: got %d, the total %q, want %q", query, resp.StatusCode, got, want)
+		}
+	}
+}

@@ -1,6 +1,8 @@
 package e2b
 
 import (
+	"context"
+	"fmt"
 	"math"
 	"net/http"
 	"net/url"
@@ -18,7 +20,7 @@ import (
 // nextToken is the header with which the next page of a list is requested.
 const nextToken = "X-Next-Token"
 
-// totalRunning is the header with the number of a project's sandboxes that run.
+// totalRunning is the header of a list with running sandboxes: how many of all pages run and match its filters.
 const totalRunning = "X-Total-Running"
 
 // list serves GET /v2/sandboxes: the sandboxes that match metadata and state, the newest first.
@@ -64,13 +66,10 @@ func (h *sandboxes) list(x *exchange.Exchange, r *http.Request, c berth.Caller) 
 	if err := q.End(); err != nil {
 		return err
 	}
+	selects := func(state string) bool { return len(states) == 0 || slices.Contains(states, state) }
+	filtered := len(want) > 0 || after != math.MinInt64 || template != ""
 	matches := func(rec *deadline.Record) bool {
-		state := "running"
-		if rec.Paused {
-			state = "paused"
-		}
-		if len(states) > 0 && !slices.Contains(states, state) || rec.StartedAt < after ||
-			template != "" && rec.Template != template && rec.Alias != template {
+		if rec.StartedAt < after || template != "" && rec.Template != template && rec.Alias != template {
 			return false
 		}
 		for name, wanted := range want {
@@ -80,7 +79,15 @@ func (h *sandboxes) list(x *exchange.Exchange, r *http.Request, c berth.Caller) 
 		}
 		return true
 	}
-	x.Header().Set(totalRunning, strconv.Itoa(h.deadlines.Running(c.Project)))
+	if selects("running") {
+		total := h.deadlines.Running(c.Project)
+		if filtered {
+			if total, err = h.countRunning(r.Context(), c.Project, matches); err != nil {
+				return err
+			}
+		}
+		x.Header().Set(totalRunning, strconv.Itoa(total))
+	}
 	found := []detail{}
 	for {
 		list, more, err := h.deadlines.List(r.Context(), c.Project, page)
@@ -90,7 +97,11 @@ func (h *sandboxes) list(x *exchange.Exchange, r *http.Request, c berth.Caller) 
 		for _, one := range list {
 			page.After = string(one.ID)
 			rec := one.Record
-			if rec.Over(h.now()) || !matches(rec) {
+			state := "running"
+			if rec.Paused {
+				state = "paused"
+			}
+			if rec.Over(h.now()) || !selects(state) || !matches(rec) {
 				continue
 			}
 			made, err := h.deadlines.Container(r.Context(), c.Project, one.ID)
@@ -108,6 +119,27 @@ func (h *sandboxes) list(x *exchange.Exchange, r *http.Request, c berth.Caller) 
 		}
 		if !more {
 			return x.JSON(http.StatusOK, found)
+		}
+	}
+}
+
+// countRunning returns the number of a project's running sandboxes that match.
+func (h *sandboxes) countRunning(ctx context.Context, p berth.ProjectID,
+	matches func(*deadline.Record) bool) (count int, err error) {
+	page := exchange.Page{Limit: 100}
+	for {
+		list, more, err := h.deadlines.List(ctx, p, page)
+		if err != nil {
+			return 0, fmt.Errorf("count running sandboxes: %w", err)
+		}
+		for _, one := range list {
+			page.After = string(one.ID)
+			if !one.Record.Paused && !one.Record.Over(h.now()) && matches(one.Record) {
+				count++
+			}
+		}
+		if !more {
+			return count, nil
 		}
 	}
 }
