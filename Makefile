@@ -19,7 +19,7 @@ build: ## Build everything that runs into bin/
 	@mkdir -p bin
 	@scripts/compile berth-guest . ./cmd/berth-guest env $(GUEST) -o bin/berth-guest ./cmd/berth-guest
 	@scripts/compile berth-runsc cmd/berth-runsc . env $(STATIC) -o ../../bin/berth-runsc .
-	@go run ./server/embedded/pack $(PACKED) bin/berth-guest bin/berth-runsc
+	@CGO_ENABLED=0 go run -trimpath ./server/embedded/pack $(PACKED) bin/berth-guest bin/berth-runsc
 	@scripts/compile berth . ./cmd/berth env CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.gVisor=$(GVISOR)' -o bin/berth ./cmd/berth
 
 install: ## Install bin/berth into $(DESTDIR)$(PREFIX)/bin, with manual pages and shell completions

@@ -5,12 +5,10 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"strings"
-	"sync"
 	"unicode/utf8"
 
-	"github.com/tiktoken-go/tokenizer/codec"
-
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/internal/tokens"
 )
 
 // A Counter is a Provider that can count the input tokens of a request. Estimate
@@ -176,9 +174,6 @@ func (m *measure) file(url string) {
 	m.tokens += len(data) / 4 * 3 / bytesPerToken
 }
 
-// o200k loads the vocabulary at its first use: it takes some 20 ms and 8 MB.
-var o200k = sync.OnceValue(codec.NewO200kBase)
-
 func (m *measure) text(s string) {
 	for s != "" {
 		if m.exact >= maxExact {
@@ -193,12 +188,8 @@ func (m *measure) text(s string) {
 			}
 			piece = s[:end]
 		}
-		n, err := o200k().Count(piece)
-		if err != nil { // a failed regular expression; no text has more tokens than bytes
-			n = len(piece)
-		}
 		m.exact += len(piece)
-		m.counted += n
+		m.counted += tokens.O200k().Count(piece)
 		s = s[len(piece):]
 	}
 }

@@ -4,12 +4,10 @@ import (
 	"encoding/binary"
 	"math"
 	"strings"
-	"sync"
 	"unicode/utf8"
 
-	"github.com/tiktoken-go/tokenizer/codec"
-
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/internal/tokens"
 )
 
 // A piece is the smallest part of a text that split moves: a line, several short ones, or a
@@ -25,8 +23,6 @@ const (
 	minPiece = 64
 	maxPiece = 240
 )
-
-var cl100k = sync.OnceValue(codec.NewCl100kBase)
 
 // split divides a text into chunks of at most MaxChunkSizeTokens. Each repeats the end of the
 // one before, up to ChunkOverlapTokens. It counts tokens with cl100k_base, the
@@ -73,7 +69,7 @@ func pieces(text string) []piece {
 					}
 				}
 			}
-			out = append(out, piece{line[:n], tokensOf(line[:n])})
+			out = append(out, piece{line[:n], tokens.Cl100k().Count(line[:n])})
 			line = line[n:]
 		}
 	}
@@ -94,15 +90,6 @@ func shortLines(text string) string {
 		n = next
 	}
 	return text[:n]
-}
-
-// tokensOf returns the number of tokens in a text.
-func tokensOf(text string) int {
-	n, err := cl100k().Count(text)
-	if err != nil {
-		return len(text)
-	}
-	return n
 }
 
 // pack returns vectors of one length as little-endian float32.

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/internal/tokens"
 	"github.com/berth-run/berth/store"
 	"github.com/berth-run/berth/store/sqlite"
 )
@@ -294,7 +295,7 @@ func TestSplit(t *testing.T) {
 	b.WriteString(strings.Repeat("ß", 5000))
 	chunks := split(b.String(), berth.StaticChunking{MaxChunkSizeTokens: 200, ChunkOverlapTokens: 100})
 	for i, c := range chunks {
-		if n := tokensOf(c); n > 200 {
+		if n := tokens.Cl100k().Count(c); n > 200 {
 			t.Errorf("chunk %d has %d tokens", i, n)
 		}
 	}

@@ -31,7 +31,7 @@ const Anything = "*"
 var Imports = map[string][]string{
 	"": {},
 
-	"vectorstore":          {"", "internal/rule", "store", "vectorstore/index"},
+	"vectorstore":          {"", "internal/rule", "internal/tokens", "store", "vectorstore/index"},
 	"vectorstore/index":    {},
 	"vectorstore/document": {"internal/jail", "vectorstore"},
 	"store":                {"", "internal/ration"},
@@ -44,7 +44,7 @@ var Imports = map[string][]string{
 	"store/storetest":       {"", "internal/ration", "store"},
 	"store/transfer":        {},
 	"store/transient":       {"", "store"},
-	"model":                 {""},
+	"model":                 {"", "internal/tokens"},
 	"model/embedding":       {""},
 	"model/upstream":        {"", "internal/ration", "internal/sse", "model", "egress/proxy"},
 	"model/dialogue":        {""},
@@ -205,6 +205,7 @@ var Imports = map[string][]string{
 	"tracing":              {"internal/backoff", "internal/span"},
 	"metrics":              {"", "diskspace", "internal/conns", "container", "project", "store"},
 	"internal/seal":        {},
+	"internal/tokens":      {},
 	"internal/keyring":     {},
 	"internal/statefile":   {},
 	"internal/longtest":    {},

@@ -2,7 +2,7 @@
 // has recorded in them, as the module cache has it, and of other files that are embedded.
 //
 //	go run ./packaging/notices -goroot "$(go env GOROOT)" -modcache "$(go env GOMODCACHE)" \
-//		-files console/assets/vendor bin/berth
+//		-files console/assets/vendor:internal/tokens bin/berth
 package main
 
 import (
@@ -22,7 +22,7 @@ import (
 func main() {
 	root := flag.String("goroot", "", "directory of Go, as go env GOROOT prints it")
 	cache := flag.String("modcache", "", "cache of modules, as go env GOMODCACHE prints it")
-	files := flag.String("files", "", "directory with NAME.LICENSE of other files that are embedded")
+	files := flag.String("files", "", "directories with NAME.LICENSE of other files that are embedded, divided by colons")
 	flag.Parse()
 	if err := write(os.Stdout, *root, *cache, *files, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "notices:", err)
@@ -58,14 +58,14 @@ func write(w io.Writer, root, cache, files string, programs []string) error {
 		}
 		fmt.Fprintf(w, "==== %s ====\n\n%s\n", name, strings.Join(texts, "\n"))
 	}
-	if files == "" {
-		return errors.Join(missing...)
+	for _, dir := range filepath.SplitList(files) {
+		texts, err := licences(dir, embedded)
+		missing = append(missing, err)
+		for _, text := range texts {
+			fmt.Fprintf(w, "==== embedded files ====\n\n%s\n", text)
+		}
 	}
-	texts, err := licences(files, embedded)
-	for _, text := range texts {
-		fmt.Fprintf(w, "==== embedded in the console ====\n\n%s\n", text)
-	}
-	return errors.Join(append(missing, err)...)
+	return errors.Join(missing...)
 }
 
 var (

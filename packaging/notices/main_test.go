@@ -19,11 +19,12 @@ func TestNotices(t *testing.T) {
 	}
 	root, cache, _ := strings.Cut(strings.TrimSpace(string(env)), "\n")
 	var out strings.Builder
-	if err := write(&out, root, cache, "../../console/assets/vendor", []string{program}); err != nil {
+	if err := write(&out, root, cache, "../../console/assets/vendor:../../internal/tokens", []string{program}); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"==== Go ====\n", "==== github.com/google/go-containerregistry v", "Apache License",
-		"==== embedded in the console ====\n\ninter-"} {
+		"==== embedded files ====\n\ninter-",
+		"==== embedded files ====\n\nvocabularies.LICENSE"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in:\n%.500s", want, out.String())
 		}
