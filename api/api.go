@@ -298,8 +298,8 @@ type Options struct {
 	Preview      PreviewOptions
 
 	// Console returns a handler of the paths below /console/, which are not part of the API.
-	// It gets the handler of the API. Nil serves no console.
-	Console func(api http.Handler) http.Handler
+	// It gets the handler of the API, and what the callers of requests may do. Nil serves no console.
+	Console func(api http.Handler, access Access) http.Handler
 
 	// SocketLife is the time for which a WebSocket accepts new requests. The default is
 	// 60 minutes.
@@ -406,7 +406,7 @@ func New(opts Options) http.Handler {
 	h := newHandlers(opts, ex)
 	var table *exchange.Table
 	handler := ex.Handler(func(x *exchange.Exchange, r *http.Request) { table.Serve(x, r) })
-	table = ex.Table(h.table(opts, handler))
+	table = ex.Table(h.table(opts, ex, handler))
 	if opts.Batches != nil {
 		opts.Batches.Handle(execute(ex, table, opts.Containers))
 	}
@@ -414,7 +414,7 @@ func New(opts Options) http.Handler {
 }
 
 // table returns the routes of all doors. The console uses the API itself, by its handler.
-func (h *handlers) table(opts Options, itself http.Handler) []exchange.Route {
+func (h *handlers) table(opts Options, ex *exchange.Server, itself http.Handler) []exchange.Route {
 	var all []exchange.Route
 	if opts.Sandboxes != nil {
 		all = append(all, opts.Sandboxes.Routes()...)
@@ -430,7 +430,7 @@ func (h *handlers) table(opts Options, itself http.Handler) []exchange.Route {
 		all = append(all, h.terminals.Routes()...)
 	}
 	if opts.Console != nil {
-		all = append(all, exchange.Public("/console/", opts.Console(itself).ServeHTTP, exchange.NoCORS))
+		all = append(all, exchange.Public("/console/", opts.Console(itself, accessOf(ex)).ServeHTTP, exchange.NoCORS))
 	}
 	for i := range all {
 		all[i].Permission = permissions[all[i].Pattern()]

@@ -5,6 +5,7 @@ import (
 	"math"
 	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/exchange"
@@ -59,12 +60,21 @@ func (h *record) list(x *exchange.Exchange, r *http.Request, c berth.Caller) err
 	q := exchange.NewQuery(r)
 	query := audit.Query{Project: berth.ProjectID(q.Text("project_id")),
 		Container: berth.ContainerID(q.Text("container_id")), Action: audit.Action(q.Text("action")),
+		Key: berth.KeyID(q.Text("key_id")), Object: q.Text("object_id"),
 		Before: q.Integer("after", math.MaxInt64, 0, math.MaxInt64), Limit: int(q.Integer("limit", 20, 1, 100))}
+	const latest = 1 << 40
+	from, to := q.Integer("start_time", 0, 0, latest), q.Integer("end_time", 0, 0, latest)
 	if err := q.End(); err != nil {
 		return err
 	}
 	if err := h.mayAudit(r, c); err != nil {
 		return err
+	}
+	if from > 0 {
+		query.From = time.Unix(from, 0)
+	}
+	if to > 0 {
+		query.To = time.Unix(to, 0)
 	}
 	found, more, err := h.log.Latest(r.Context(), query)
 	if err != nil {

@@ -20,7 +20,7 @@ func Routes() []string {
 // Table returns all entries of the table, except the console.
 func Table() []exchange.Route {
 	h := &handlers{messages: new(messages.Door), terminals: new(openterminal.Door)}
-	return h.table(Options{Sandboxes: new(e2b.Door)}, nil)
+	return h.table(Options{Sandboxes: new(e2b.Door)}, nil, nil)
 }
 
 // MessageRoutes returns the patterns of the routes of Anthropic's Messages API, without those of paths that it shares.

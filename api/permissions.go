@@ -1,6 +1,30 @@
 package api
 
-import "github.com/berth-run/berth"
+import (
+	"net/http"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/api/exchange"
+)
+
+// An Access returns why the caller of a request may not use a route, by its pattern, or nil. Of the permissions that
+// are given, the caller needs one too: a route may serve several kinds of operations.
+type Access func(r *http.Request) func(route string, needed ...berth.Permission) error
+
+// accessOf returns what callers may do by the table of permissions.
+func accessOf(ex *exchange.Server) Access {
+	return func(r *http.Request) func(string, ...berth.Permission) error {
+		access := ex.Access(r)
+		return func(route string, needed ...berth.Permission) error {
+			rt := exchange.On(route, nil)
+			rt.Permission = permissions[route]
+			for _, p := range needed {
+				rt.Permission &= p
+			}
+			return access(rt)
+		}
+	}
+}
 
 // Names for the table of permissions.
 const (

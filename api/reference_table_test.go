@@ -276,7 +276,10 @@ func adminRoutes() []*reference.Route {
 			page).Gives(berth.ServerStatus{}),
 		route("GET /v1/organization/audit", "List the entries of the audit record, the newest first", "audit.md").
 			Query(textParameter("project_id", "Of this project only."), textParameter("container_id",
-				"Of this container only."), textParameter("action", "Such as key.created."), reference.Paging[0],
+				"Of this container only."), textParameter("action", "Such as key.created."),
+				textParameter("key_id", "What this key or person has done."), textParameter("object_id", "About this object."),
+				textParameter("start_time", "From this time on, in Unix seconds."),
+				textParameter("end_time", "Before this time, in Unix seconds."), reference.Paging[0],
 				reference.Paging[2]).Gives(auditList{}),
 		route("POST /v1/organization/audit/verify", "Verify the audit record", "audit.md").Gives(auditVerification{}),
 		route("POST /v1/organization/admin_api_keys", "Create an admin key", page),

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/berth-run/berth"
 )
@@ -13,14 +14,20 @@ type Query struct {
 	Project   berth.ProjectID
 	Container berth.ContainerID
 	Action    Action
-	Before    int64 // only entries with smaller numbers
+	Key       berth.KeyID // of a key, or a person
+	Object    string
+	From, To  time.Time // from the first on, and before the second; zero: at any time
+	Before    int64     // only entries with smaller numbers
 	Limit     int
 }
 
 func (q *Query) matches(e *Entry) bool {
 	return e.Seq < q.Before && (q.Project == "" || e.Project == q.Project) &&
 		(q.Container == "" || e.Container == q.Container) &&
-		(q.Action == "" || e.Action == q.Action)
+		(q.Action == "" || e.Action == q.Action) &&
+		(q.Key == "" || e.Key == q.Key) &&
+		(q.Object == "" || e.Object == q.Object) &&
+		!e.Time.Before(q.From) && (q.To.IsZero() || e.Time.Before(q.To))
 }
 
 // Latest returns the entries that match a query, the newest first, and whether there are more. It

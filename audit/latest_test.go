@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/berth-run/berth"
 )
@@ -51,6 +52,19 @@ func TestLatest(t *testing.T) {
 	if found, more, err := l.Latest(t.Context(), Query{Action: KeyRevoked, Before: math.MaxInt64,
 		Limit: 5}); err != nil || more || len(found) > 0 {
 		t.Errorf("got %v, %v, %v", found, more, err)
+	}
+	if err := l.Commit(t.Context(), Entry{Action: KeyRevoked, Key: "key_1", Object: "7"}); err != nil {
+		t.Fatal(err)
+	}
+	for i, of := range []struct {
+		q    Query
+		want int
+	}{{Query{Key: "key_1"}, 1}, {Query{Key: "key_2"}, 0}, {Query{Object: "7"}, 2}, {Query{Object: "7", Key: "key_1"}, 1},
+		{Query{Object: "7", To: time.Unix(1, 0)}, 0}, {Query{Object: "7", From: time.Unix(1, 0)}, 2}} {
+		of.q.Before, of.q.Limit = math.MaxInt64, 5
+		if found, _, err := l.Latest(t.Context(), of.q); err != nil || len(found) != of.want {
+			t.Errorf("query %d: got %d entries, want %d: %v", i, len(found), of.want, err)
+		}
 	}
 	report, err := l.Verify(t.Context())
 	if err != nil || report.Entries < 60 {

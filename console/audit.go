@@ -3,6 +3,7 @@ package console
 import (
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -12,8 +13,9 @@ type auditPage struct {
 	Entries    []auditEntry
 	Checkpoint string
 	Next       string // path of the next page; "" at the end
-	Form       string
+	Form       formToken
 	Filter     map[string]string // by field of the query
+	Who        map[string]string // names of the keys and people of entries, by their ids
 	Verified   *verification     // nil unless the record was verified just now
 }
 
@@ -46,7 +48,7 @@ type verification struct {
 func (p *auditPage) read(v *visit) error {
 	*p = auditPage{Form: v.formToken(), Filter: map[string]string{}}
 	query := url.Values{}
-	for _, name := range []string{"project_id", "container_id", "action"} {
+	for _, name := range []string{"project_id", "container_id", "action", "key_id", "object_id", "from", "to"} {
 		if value := strings.TrimSpace(v.r.URL.Query().Get(name)); value != "" {
 			query.Set(name, value)
 			p.Filter[name] = value
@@ -54,7 +56,20 @@ func (p *auditPage) read(v *visit) error {
 	}
 	read := url.Values{"limit": {"50"}}
 	for name := range query {
-		read.Set(name, query.Get(name))
+		switch name {
+		case "from", "to":
+			day, err := time.Parse(time.DateOnly, query.Get(name))
+			if err != nil {
+				return &failure{http.StatusBadRequest, "A day is written as 2026-01-31."}
+			}
+			if name == "to" {
+				read.Set("end_time", strconv.FormatInt(day.AddDate(0, 0, 1).Unix(), 10))
+			} else {
+				read.Set("start_time", strconv.FormatInt(day.Unix(), 10))
+			}
+		default:
+			read.Set(name, query.Get(name))
+		}
 	}
 	if after := v.r.URL.Query().Get("after"); after != "" {
 		read.Set("after", after)
@@ -65,9 +80,27 @@ func (p *auditPage) read(v *visit) error {
 	}
 	err := v.get("/v1/organization/audit?"+read.Encode(), &found)
 	p.Entries, p.Checkpoint = found.Data, found.Checkpoint
+	if err == nil {
+		err = p.name(v)
+	}
 	if found.HasMore {
 		query.Set("after", found.LastID)
 		p.Next = "/console/audit?" + query.Encode()
+	}
+	return err
+}
+
+// name sets the names of those who have done what entries record.
+func (p *auditPage) name(v *visit) error {
+	p.Who = map[string]string{}
+	if len(p.Entries) == 0 {
+		return nil
+	}
+	names, err := adminKeyNames(v)
+	for _, e := range p.Entries {
+		if e.Key != "" {
+			p.Who[e.Key] = v.nameOf(e.Key, names)
+		}
 	}
 	return err
 }

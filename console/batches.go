@@ -58,7 +58,7 @@ func (*batchesPage) create(v *visit) error {
 // A batchPage is the page of a batch.
 type batchPage struct {
 	berth.Batch
-	Form  string
+	Form  formToken
 	Input string // name of its input file, or its id
 }
 

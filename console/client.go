@@ -111,6 +111,23 @@ func problem(body io.Reader) (message string, ok bool) {
 	return problem.Error.Message, true
 }
 
+// address makes a request to the API one of the visitor: with the key, and from where the visit comes, which the API
+// checks without keys.
+func (v *visit) address(r *http.Request) {
+	r.RemoteAddr, r.Host, r.TLS = v.r.RemoteAddr, v.r.Host, v.r.TLS
+	if r.Header == nil {
+		r.Header = http.Header{}
+	}
+	for name, values := range v.r.Header {
+		if passed(name) {
+			r.Header[name] = slices.Clone(values)
+		}
+	}
+	if v.key != "" {
+		r.Header.Set("Authorization", "Bearer "+v.key)
+	}
+}
+
 // do sends a request to the API with the key of the visit and header, and returns the answer.
 // Closing its body ends the request.
 func (v *visit) do(ctx context.Context, method, path string, header http.Header, body io.Reader) (*http.Response,
@@ -121,16 +138,8 @@ func (v *visit) do(ctx context.Context, method, path string, header http.Header,
 		cancel()
 		return nil, fmt.Errorf("create request of %s: %w", path, err)
 	}
-	// Without keys, the API checks from where a request comes.
-	r.RemoteAddr, r.Host, r.TLS, r.RequestURI = v.r.RemoteAddr, v.r.Host, v.r.TLS, path
-	for name, values := range v.r.Header {
-		if passed(name) {
-			r.Header[name] = slices.Clone(values)
-		}
-	}
-	if v.key != "" {
-		r.Header.Set("Authorization", "Bearer "+v.key)
-	}
+	v.address(r)
+	r.RequestURI = path
 	if v.once != "" && method == http.MethodPost {
 		r.Header.Set("Idempotency-Key", v.once)
 	}

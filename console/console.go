@@ -41,6 +41,12 @@ type Console struct {
 
 	// Names returns the name of a project, for the user of one of its keys. It may be nil.
 	Names func(context.Context, berth.ProjectID) string
+
+	// People returns what others see of the person with an id, such as an address; "" for nobody. It may be nil.
+	People func(ctx context.Context, id string) string
+
+	// Access tells what visitors may do, so that pages have no form that the API would refuse. Nil: pages have all.
+	Access Access
 }
 
 // New returns a console that shows what api answers. It logs its own failures to log.

@@ -13,7 +13,7 @@ import (
 type containerPage struct {
 	berth.Container
 	Tab   tab
-	Form  string
+	Form  formToken
 	Stats *berth.ContainerStats // nil if it does not run
 	Log   []berth.ContainerLog  // the last commands, the newest first
 	Older bool                  // there are more
@@ -60,6 +60,6 @@ func (p *containerPage) show(v *visit) error {
 		}
 		p.Run, p.RunTitle = first.Data[0].ResponseID, title
 	}
-	p.Tab, p.Form = tab{Container: p.Container}, v.formToken()
+	p.Tab, p.Form = tab{Container: p.Container, Form: v.formToken()}, v.formToken()
 	return v.show(http.StatusOK, "container", cmp.Or(p.Name, "Container"), p)
 }

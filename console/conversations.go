@@ -55,7 +55,7 @@ type conversationPage struct {
 	Title  string
 	Items  []*entry
 	Next   string // path of the page of later items; "" at the end
-	Form   string
+	Form   formToken
 	Models []string
 	Model  string // that the form selects
 }

@@ -22,7 +22,7 @@ const maxShown = 500
 // A filesPage is the page of a container's files.
 type filesPage struct {
 	Tab     tab
-	Form    string
+	Form    formToken
 	WorkDir string   // where commands start
 	Path    string   // of the directory or file that is open
 	Dir     string   // the directory that is open, or the file's
@@ -53,7 +53,7 @@ func (p *filesPage) show(v *visit) error {
 	if err != nil {
 		return err
 	}
-	*p = filesPage{Tab: tab{c, "files"}, Form: v.formToken()}
+	*p = filesPage{Tab: tab{c, "files", v.formToken()}, Form: v.formToken()}
 	if c.Status != berth.ContainerRunning {
 		return v.show(http.StatusOK, "files", "Files", p)
 	}

@@ -109,7 +109,7 @@ func newUploadConsole(t *testing.T, api http.Handler) (c *Console, token string)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return c, v.formToken()
+	return c, v.formToken().token
 }
 
 // The files of a form go to the API as they come: none is in the temporary directory.

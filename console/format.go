@@ -32,7 +32,7 @@ var functions = template.FuncMap{
 	"percent":    percentOf,
 	"disks":      disks,
 	"resp":       func(id string) bool { return strings.HasPrefix(id, berth.PrefixResponse) },
-	"headOf":     func(r *berth.Response, form string) head { return head{r, form} },
+	"headOf":     func(r *berth.Response, waits bool) head { return head{r, waits} },
 	"cost":       cost,
 	"money":      func(c any) string { return money(costOf(c)) },
 	"exactMoney": func(c any) string { return exactMoney(costOf(c)) },

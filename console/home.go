@@ -26,7 +26,7 @@ type homePage struct {
 	Spent   []spending          // this month
 	Month   *spending           // of the project of the key; nil if unknown
 	Trend   *columnChart        // nil without usage
-	Form    string
+	Form    formToken
 }
 
 // A projectHome is the present state of a project.
@@ -45,7 +45,7 @@ type projectHome struct {
 type waitingRun struct {
 	*summary
 	Title string
-	Form  string
+	Form  formToken
 	Back  string // where its form leads to: "home", or "" for the next response
 	Calls []approval
 }

@@ -35,7 +35,7 @@ func TestHome(t *testing.T) {
 			CreatedAt: time.Now().Unix(), Error: &berth.ResponseError{Code: "x", Message: hostile}}}
 	}
 	data := &homePage{Project: &projectHome{
-		Waiting: []*waitingRun{{one("resp_w", berth.StatusCompleted), hostile, "f", "home",
+		Waiting: []*waitingRun{{one("resp_w", berth.StatusCompleted), hostile, formToken{token: "f"}, "home",
 			[]approval{{"mcpr_1", "shell", "berth", "git push " + hostile}}}},
 		Running: []*runningRun{{one("resp_r", berth.StatusInProgress), hostile, hostile, 2}},
 		Failed:  []*failedRun{{one("resp_f", berth.StatusFailed), hostile}},

@@ -1,8 +1,10 @@
 package console
 
 import (
+	"cmp"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -17,7 +19,8 @@ type keysPage struct {
 	Keys    []keyRow
 	More    bool
 	Path    string // of the page
-	Form    string
+	Form    formToken
+	Persons bool             // people sign in, and may own keys
 	Created *keyRow          // a key that was created just now, with its value
 	Clients []connect.Client // the lines of clients with that key; nil for admin keys
 }
@@ -29,10 +32,38 @@ type keyRow struct {
 	RedactedValue string `json:"redacted_value"`
 	CreatedAt     int64  `json:"created_at"`
 	ExpiresAt     *int64 `json:"expires_at"`
+	LastUsedAt    *int64 `json:"last_used_at"`
+	Note          string
+	OwnerID       string `json:"owner_id"`
+	Role          berth.Role
+	Scope         berth.KeyScope
 	Value         string // only in the answer to its creation
 	Limits        struct {
 		CostPerMonth *berth.Amount `json:"cost_per_month"`
 	}
+
+	OwnerName string `json:"-"` // of the person who answers for the key; "" for nobody
+	Maker     string `json:"-"` // who has made the key; "" if the record does not tell
+}
+
+// Rights returns what the key may do, in a word.
+func (k keyRow) Rights() string {
+	if k.Role == "" {
+		return "all"
+	}
+	return string(k.Role)
+}
+
+// Limited returns what narrows the key beside its role; "" if nothing does.
+func (k keyRow) Limited() string {
+	var parts []string
+	if len(k.Scope.Routes) > 0 {
+		parts = append(parts, "Routes: "+strings.Join(k.Scope.Routes, ", "))
+	}
+	if len(k.Scope.Tools) > 0 {
+		parts = append(parts, "Tools: "+strings.Join(k.Scope.Tools, ", "))
+	}
+	return strings.Join(parts, "; ")
 }
 
 // End returns the end of the key, which tells it from others at sight.
@@ -40,7 +71,7 @@ func (k keyRow) End() string { return "…" + k.RedactedValue[max(0, len(k.Redac
 
 // read reads the keys that the path of the visit names, and returns the API's path of them.
 func (p *keysPage) read(v *visit) (path string, err error) {
-	*p = keysPage{Path: "/console/admin-keys", Form: v.formToken()}
+	*p = keysPage{Path: "/console/admin-keys", Form: v.formToken(), Persons: v.console.signIn != nil}
 	path = "/v1/organization/admin_api_keys"
 	if id := v.r.PathValue("project"); id != "" {
 		of := "/v1/organization/projects/" + url.PathEscape(id)
@@ -63,7 +94,40 @@ func (p *keysPage) read(v *visit) (path string, err error) {
 	var found list[keyRow]
 	err = v.get(path+"?limit=100", &found)
 	p.Keys, p.More = found.Data, found.HasMore
+	if err == nil {
+		err = p.name(v)
+	}
 	return path, err
+}
+
+// name sets the names of the owners of keys, and of those who have made them.
+func (p *keysPage) name(v *visit) error {
+	makers, err := makersOf(v, p.Keys)
+	if err != nil {
+		return err
+	}
+	for i := range p.Keys {
+		k := &p.Keys[i]
+		if k.OwnerID != "" {
+			k.OwnerName = cmp.Or(v.person(k.OwnerID), short(k.OwnerID))
+		}
+		k.Maker = makers[k.ID]
+	}
+	return nil
+}
+
+// Active reports whether keys can be made: the project is not archived.
+func (p keysPage) Active() bool { return p.Project == nil || p.Project.Status == berth.ProjectActive }
+
+// Roles returns the roles that a new key can have.
+func (p keysPage) Roles() [][2]string {
+	if p.Project == nil {
+		return [][2]string{{string(berth.RoleAdmin), "projects, keys, usage and the audit record"},
+			{string(berth.RoleAuditor), "reads them"}}
+	}
+	return [][2]string{{string(berth.RoleMaintainer), "everything in the project"}, {string(berth.RoleRunner),
+		"runs and containers, without approvals"}, {string(berth.RoleApprover), "reads and approves"},
+		{string(berth.RoleViewer), "reads"}}
 }
 
 // show serves GET /console/projects/{project} and GET /console/admin-keys.
@@ -93,6 +157,11 @@ func (p *keysPage) create(v *visit) error {
 		return err
 	}
 	req := map[string]any{"name": strings.TrimSpace(v.form.fields.Get("name"))}
+	if p.Project == nil {
+		terms(v, req, berth.OrganizationRoles)
+	} else {
+		terms(v, req, berth.ProjectRoles)
+	}
 	if days, err := strconv.Atoi(v.form.fields.Get("days")); err == nil && days > 0 {
 		req["expires_in_seconds"] = days * 24 * 3600
 	}
@@ -116,6 +185,27 @@ func (p *keysPage) create(v *visit) error {
 		p.Clients = clientsOf(v, created.Value)
 	}
 	return v.show(http.StatusOK, "keys", p.Title(), p)
+}
+
+// terms sets on what terms the form of the visit gives out a key.
+func terms(v *visit, req map[string]any, roles []berth.Role) {
+	if role := berth.Role(v.form.fields.Get("role")); slices.Contains(roles, role) {
+		req["role"] = role
+	}
+	for _, name := range []string{"note", "owner"} {
+		if text := strings.TrimSpace(v.text(name)); text != "" {
+			req[name] = text
+		}
+	}
+	scope := berth.KeyScope{Tools: strings.Fields(v.text("tools"))}
+	for line := range strings.Lines(v.text("routes")) {
+		if line = strings.TrimSpace(line); line != "" {
+			scope.Routes = append(scope.Routes, line)
+		}
+	}
+	if !scope.Empty() {
+		req["scope"] = scope
+	}
 }
 
 // delete serves POST /console/projects/{project}/delete-key and POST /console/admin-keys/delete-key.

@@ -163,7 +163,7 @@ func (o *liveWriter) draw(s *story) error {
 			add("waterfall", turn.Time))
 	}
 	if s.head {
-		err = errors.Join(err, add("head", head{&s.Response, form}))
+		err = errors.Join(err, add("head", head{&s.Response, true}))
 	}
 	if s.head || len(s.changed) > 0 {
 		bar := summaryBar(append(slices.Clone(o.before), turn), o.title, form)

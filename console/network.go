@@ -45,7 +45,7 @@ func (p *networkPage) show(v *visit) error {
 	if err != nil {
 		return err
 	}
-	*p = networkPage{Tab: tab{c, "network"}}
+	*p = networkPage{Tab: tab{c, "network", v.formToken()}}
 	p.Policy = c.NetworkPolicy.AllowedDomains
 	p.Denied = c.NetworkPolicy.Type == "disabled"
 	p.Open = !p.Denied && len(p.Policy) == 0

@@ -21,7 +21,7 @@ const maxUpload = 256 << 20
 
 // A newPage is the form for a new response: what it offers, and what the user has entered.
 type newPage struct {
-	Form string
+	Form formToken
 	offers
 	task
 	Error string

@@ -12,7 +12,7 @@ import (
 // A nextForm is the data of the forms that continue a response.
 type nextForm struct {
 	*berth.Response
-	Form   string
+	Form   formToken
 	Models []string
 	Back   string // where the forms lead to: "runs" for the list with the run beside it, or "" for the run's page
 }

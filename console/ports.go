@@ -10,7 +10,7 @@ import (
 // A portsPage is the page of a container's ports.
 type portsPage struct {
 	Tab     tab
-	Form    string
+	Form    formToken
 	Port    int    // 0 if none was opened
 	Frame   string // path of the link to the port, which shows it in an origin of its own
 	Link    string // the link for other windows
@@ -28,7 +28,7 @@ func (p *portsPage) show(v *visit) error {
 	if err != nil {
 		return err
 	}
-	return v.show(http.StatusOK, "ports", "Ports", portsPage{Tab: tab{c, "ports"}, Form: v.formToken()})
+	return v.show(http.StatusOK, "ports", "Ports", portsPage{Tab: tab{c, "ports", v.formToken()}, Form: v.formToken()})
 }
 
 // open serves POST /console/containers/{container}/ports: it creates a link to a port, and shows
@@ -38,7 +38,7 @@ func (p *portsPage) open(v *visit) error {
 	if err != nil {
 		return err
 	}
-	*p = portsPage{Tab: tab{c, "ports"}, Form: v.formToken()}
+	*p = portsPage{Tab: tab{c, "ports", v.formToken()}, Form: v.formToken()}
 	show := func(status int, message string) error {
 		p.Error = message
 		return v.show(status, "ports", "Ports", p)

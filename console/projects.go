@@ -12,7 +12,7 @@ import (
 type projectsPage struct {
 	Projects []berth.Project
 	Next     string // path of the next page; "" at the end
-	Form     string
+	Form     formToken
 }
 
 // show serves GET /console/projects.

@@ -87,7 +87,7 @@ func (d *promptDraft) send(v *visit, to string, made *berth.Prompt) error {
 type promptPage struct {
 	berth.Prompt
 	Versions []berth.Prompt // the newest first
-	Form     string
+	Form     formToken
 	Draft    promptDraft
 	Codes    []codeView // a request with the prompt
 }

@@ -101,7 +101,7 @@ func (p *resourcesPage) show(v *visit) error {
 	if err != nil {
 		return err
 	}
-	*p = resourcesPage{Tab: tab{c, "resources"}}
+	*p = resourcesPage{Tab: tab{c, "resources", v.formToken()}}
 	if p.Tab.Running() {
 		path := p.Tab.Path() + "/resources"
 		var seconds int64

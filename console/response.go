@@ -27,7 +27,7 @@ type responsePage struct {
 	Turns   []*turnView // the oldest first; the last is the response
 	Earlier berth.ResponseID
 	Live    bool // the response has not ended
-	Form    string
+	Form    formToken
 	Next    nextForm
 	Time    waterfall // of the chain
 	Base    string    // URL of the API
@@ -62,12 +62,12 @@ func (p responsePage) NextForm() nextForm {
 // A head is the data of the line above the output of a response.
 type head struct {
 	*berth.Response
-	Form string
+	Waits bool // a person may answer its calls
 }
 
 // State returns the state of the response, for a badge.
 func (h head) State() string {
-	if h.Status == berth.StatusCompleted && len(approvalsOf(h.Response)) > 0 && h.Form != "" {
+	if h.Status == berth.StatusCompleted && len(approvalsOf(h.Response)) > 0 && h.Waits {
 		return "waiting"
 	}
 	return string(h.Status)

@@ -9,7 +9,7 @@ import (
 type rows[T any] struct {
 	Rows []T
 	Next string // path of the next page; "" at the end
-	Form string
+	Form formToken
 }
 
 // read reads a list of the API, the newest first, after the id in the visit's query. The list has the parameters of

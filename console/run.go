@@ -24,7 +24,7 @@ type runBar struct {
 	Responses int
 	Earlier   bool // there are earlier responses, which are not counted
 	Container berth.ContainerID
-	Form      string
+	Form      formToken
 	Drawer    string // path of the list beside which the run is shown; "" on a page of its own
 	Codes     []codeView
 }
@@ -33,7 +33,7 @@ type runBar struct {
 func (b runBar) Path() string { return "/console/responses/" + url.PathEscape(string(b.ID)) }
 
 // summaryBar returns the summary of the responses of a page, the oldest first.
-func summaryBar(turns []*turnView, title, form string) runBar {
+func summaryBar(turns []*turnView, title string, form formToken) runBar {
 	last := turns[len(turns)-1]
 	b := runBar{ID: last.ID, Title: title, Status: string(last.Status), Model: last.Model, CreatedAt: last.CreatedAt,
 		Live: !last.Status.Final(), Responses: len(turns), Container: containerOf(turns), Form: form}

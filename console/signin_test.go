@@ -102,7 +102,7 @@ func TestAddKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	for own, want := range map[string]int{"": 1, "sk-other": 1, "sk-second": 1, "sk-firs": 1, " sk-first ": 2} {
-		form := url.Values{"form": {v.formToken()}, "add": {"yes"}, "key": {"sk-second"}, "own": {own}}
+		form := url.Values{"form": {v.formToken().token}, "add": {"yes"}, "key": {"sk-second"}, "own": {own}}
 		w := ask(c, "http://berth.test/console/sign-in", form, cookie)
 		l, ok := c.sessions.find(token, time.Now())
 		if !ok || len(l.All) != want || (w.Code == http.StatusSeeOther) != (want == 2) {

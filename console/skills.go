@@ -63,7 +63,7 @@ type skillPage struct {
 	Versions []berth.SkillVersion // the newest first
 	Files    []skillFile          // nil if the archive is too large to show
 	Text     template.HTML        // of its SKILL.md
-	Form     string
+	Form     formToken
 }
 
 // A skillFile is a file of a skill.

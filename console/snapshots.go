@@ -10,7 +10,7 @@ import (
 
 // A snapshotsPage is the list of snapshots.
 type snapshotsPage struct {
-	Form      string
+	Form      formToken
 	Snapshots []berth.Snapshot
 	Next      string // path of the next page; "" at the end
 }

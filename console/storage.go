@@ -16,7 +16,7 @@ type storagePage struct {
 	Volumes   []berth.Volume
 	More      bool // there are more volumes than are shown
 	NoVolumes bool // the server has none
-	Form      string
+	Form      formToken
 }
 
 // show serves GET /console/storage.

@@ -60,7 +60,7 @@ var errNoFile = &failure{http.StatusBadRequest, "The form has no files. Go back 
 // A storedFilePage is the page of a stored file.
 type storedFilePage struct {
 	berth.File
-	Form    string
+	Form    formToken
 	Preview *preview
 }
 

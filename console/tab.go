@@ -5,6 +5,7 @@ import (
 	"io"
 	"mime"
 	"net/url"
+	"slices"
 
 	"github.com/berth-run/berth"
 )
@@ -13,6 +14,7 @@ import (
 type tab struct {
 	Container berth.Container
 	Current   string // the last element of the page's path; "" is the overview
+	Form      formToken
 }
 
 // Path returns the path of the container's pages.
@@ -27,11 +29,20 @@ func (t tab) Named() bool { return t.Container.Name != "" && t.Container.Name !=
 // A tabLink leads to a page of the container.
 type tabLink struct{ Name, Label string }
 
-// Tabs returns the pages of the container.
-func (tab) Tabs() []tabLink {
-	return []tabLink{{"", "Overview"}, {"files", "Files"}, {"terminals", "Terminals"}, {"resources", "Resources"},
+// Tabs returns the pages of the container that the visitor may see.
+func (t tab) Tabs() []tabLink {
+	all := []tabLink{{"", "Overview"}, {"files", "Files"}, {"terminals", "Terminals"}, {"resources", "Resources"},
 		{"network", "Network"}, {"ports", "Ports"}, {"snapshots", "Snapshots"}}
+	if t.Form.May(attach) {
+		return all
+	}
+	return slices.DeleteFunc(all, func(l tabLink) bool {
+		return l.Name == "files" || l.Name == "terminals" || l.Name == "ports"
+	})
 }
+
+// attach is the route of files, terminals and ports in containers.
+const attach = "/v1/containers/{container}/guest/{path...}"
 
 // readContainer returns the container of the visit's path.
 func readContainer(v *visit) (berth.Container, error) {

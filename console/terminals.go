@@ -31,7 +31,7 @@ const (
 // A terminalsPage is the page of a container's terminals.
 type terminalsPage struct {
 	Tab       tab
-	Form      string
+	Form      formToken
 	Terminals []guest.Terminal
 }
 
@@ -51,7 +51,7 @@ func (p *terminalsPage) show(v *visit) error {
 	if err != nil {
 		return err
 	}
-	*p = terminalsPage{Tab: tab{c, "terminals"}, Form: v.formToken()}
+	*p = terminalsPage{Tab: tab{c, "terminals", v.formToken()}, Form: v.formToken()}
 	if p.Tab.Running() {
 		if p.Terminals, err = guestOf(v, c.ID).Terminals(v.r.Context()); err != nil {
 			return fileFailure(err)
@@ -133,7 +133,7 @@ func (*terminalsPage) join(v *visit) error {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(v.r.Context()))
 	defer cancel()
 	first, err := readScreen(ctx, conn)
-	if err != nil || !hmac.Equal([]byte(first.Form), []byte(v.formToken())) {
+	if err != nil || !hmac.Equal([]byte(first.Form), []byte(v.formToken().token)) {
 		conn.Close(websocket.StatusPolicyViolation, "reload the page")
 		return nil
 	}

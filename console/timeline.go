@@ -14,7 +14,7 @@ const maxTimeline = 10
 // A timelinePage is the page of a container's snapshots.
 type timelinePage struct {
 	Tab    tab
-	Form   string
+	Form   formToken
 	Points []timelinePoint // the newest first
 	More   bool            // older snapshots of the project were not read
 }
@@ -33,7 +33,7 @@ func (p *timelinePage) show(v *visit) error {
 	if err != nil {
 		return err
 	}
-	*p = timelinePage{Tab: tab{c, "snapshots"}, Form: v.formToken()}
+	*p = timelinePage{Tab: tab{c, "snapshots", v.formToken()}, Form: v.formToken()}
 	all, more, err := readSnapshots(v, c.ID)
 	if err != nil {
 		return err

@@ -43,7 +43,7 @@ type tracePage struct {
 	traceRow
 	Time    waterfall
 	Details []spanView
-	Form    string
+	Form    formToken
 }
 
 // A spanView is a span with its data as text.

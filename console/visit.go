@@ -11,6 +11,8 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"github.com/berth-run/berth"
 )
 
 // A visit is one request of a browser, with its session and its form. It asks the API with
@@ -25,12 +27,15 @@ type visit struct {
 	form    *form  // of a POST; it is empty until it was checked
 	waiting *int   // responses that wait for approval; nil until they were counted
 	once    string // Idempotency-Key of the visit's POST to the API; "" for none
+
+	// access tells what the visitor may do; nil until it was asked for
+	access func(route string, needed ...berth.Permission) error
 }
 
 // A page is the data of a page's template.
 type page struct {
 	Title    string
-	Form     string // token of the page's forms
+	Form     formToken
 	SignedIn bool
 	Admin    bool // the key is an admin key
 	Signed   accounts
@@ -82,10 +87,10 @@ func (c *Console) visit(w http.ResponseWriter, r *http.Request) (*visit, error) 
 func (v *visit) admin() bool { return v.token != "" && v.signed.All[v.signed.Used].Admin }
 
 // formToken returns the token that the forms of the visit's session have.
-func (v *visit) formToken() string {
+func (v *visit) formToken() formToken {
 	mac := hmac.New(sha256.New, v.console.secret)
 	mac.Write([]byte(v.token))
-	return hex.EncodeToString(mac.Sum(nil))
+	return formToken{hex.EncodeToString(mac.Sum(nil)), v}
 }
 
 // checkForm refuses a POST that another site's page has sent, or one without the token of
@@ -103,7 +108,7 @@ func (v *visit) checkForm(most int64) error {
 			return err
 		}
 	}
-	f, err := readForm(v.w, v.r, most, v.formToken())
+	f, err := readForm(v.w, v.r, most, v.formToken().token)
 	if err == nil {
 		v.form = f
 	}

@@ -17,7 +17,7 @@ import (
 type webhooksPage struct {
 	Endpoints []berth.WebhookEndpoint
 	Types     []string
-	Form      string
+	Form      formToken
 	Created   *berth.WebhookEndpoint // an endpoint that was created just now, with its secret
 }
 
@@ -26,7 +26,7 @@ type webhookPage struct {
 	berth.WebhookEndpoint
 	Deliveries []delivery
 	Next       string // path of the next page; "" at the end
-	Form       string
+	Form       formToken
 	Result     string // of a test
 	Failed     bool   // the test
 }

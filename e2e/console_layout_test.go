@@ -147,7 +147,7 @@ func TestConsoleLayout(t *testing.T) {
 // snapshotNamed takes a snapshot of a container.
 func (s *server) snapshotNamed(container, name string) {
 	s.t.Helper()
-	s.create("containers/"+container+"/snapshots", map[string]any{"name": name[:60]})
+	s.create("containers/"+container+"/snapshots", map[string]any{"name": name[:min(60, len(name))]})
 }
 
 // TestConsoleAttention approves a command on the first page, whose count and title say that something waits, and

@@ -40,13 +40,20 @@ func (s *server) create(path string, body any) string {
 
 // nouns stores one of each noun, all with a name, and returns their pages.
 func (s *server) nouns(name string) []consolePage {
+	return s.nounsSeen(name, func(path string) string {
+		_, text := s.fetch(path)
+		return text
+	})
+}
+
+// nounsSeen is nouns with pages that a visitor sees.
+func (s *server) nounsSeen(name string, page func(path string) string) []consolePage {
 	s.t.Helper()
 	file := s.storedFile(strings.ReplaceAll(name, "/", "")+".md", "# Tides\n\nHigh water is at noon. "+name,
 		openai.FilePurposeAssistants)
 	store := s.create("vector_stores", map[string]any{"name": name, "file_ids": []string{file}})
 	s.waitUntil("the file is read", func() bool {
-		_, page := s.fetch("/console/vector-stores/" + store + "?q=water")
-		return strings.Contains(page, `class="hit"`)
+		return strings.Contains(page("/console/vector-stores/"+store+"?q=water"), `class="hit"`)
 	})
 	conversation := s.create("conversations", map[string]any{"metadata": map[string]string{"topic": name},
 		"items": []any{map[string]any{"type": "message", "role": "user", "content": name},
@@ -66,8 +73,7 @@ func (s *server) nouns(name string) []consolePage {
 		"endpoint": "/v1/responses", "completion_window": "24h"})
 	for _, of := range []string{batch, bad} {
 		s.waitUntil("the batch has ended", func() bool {
-			_, page := s.fetch("/console/batches/" + of)
-			return !strings.Contains(page, "data-refresh")
+			return !strings.Contains(page("/console/batches/"+of), "data-refresh")
 		})
 	}
 	return []consolePage{{"conversations", "conversations", ""}, {"conversation", "conversations/" + conversation, ""},

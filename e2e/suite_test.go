@@ -39,7 +39,7 @@ var suites = []suite{
 		"TestClusterLimits", "TestClusterOnce", "TestClusterOutage", "TestClusterPaused", "TestClusterProof",
 		"TestClusterSandboxes", "TestClusterSocket", "TestClusterStreams", "TestClusterAssistant",
 		"TestClusterDivides", "TestClusterLoses", "TestCodeInterpreter", "TestHundredCells", "TestCodeCrash",
-		"TestConsoleAccessible", "TestConsoleLayout", "TestConsoleAttention", "TestConsoleNewPages", "TestConsoleNouns", "TestConsolePlayground", "TestConsoleFilm", "TestConsoleNounAttacks", "TestConsoleKeyboard", "TestConsoleChains", "TestConsoleChainsOfOthers",
+		"TestConsoleAccessible", "TestConsoleLayout", "TestConsoleAttention", "TestConsoleNewPages", "TestConsoleNouns", "TestConsolePlayground", "TestConsoleFilm", "TestConsoleNounAttacks", "TestConsoleViewer", "TestConsoleKeyboard", "TestConsoleChains", "TestConsoleChainsOfOthers",
 		"TestConsoleResources", "TestConsolePorts", "TestConsoleChange", "TestConsoleFiles",
 		"TestConsoleContainerAttacks", "TestConsoleApproval", "TestConsoleNew", "TestConsoleOtherModel",
 		"TestConsoleTime", "TestConsoleOperations", "TestConsoleAdmin", "TestConsoleScreenshots",

@@ -66,15 +66,24 @@ func (s *Server) newHandler(ctx context.Context, b *base, data *blobs, c *contai
 	if !c.driver.Features().Mounts || !b.cluster.Alone() { // a volume is on one machine
 		volumes = nil
 	}
-	var pages func(http.Handler) http.Handler
+	var pages func(http.Handler, api.Access) http.Handler
 	if b.Config.Console {
 		projects := project.New(project.Options{Objects: b.db, Keys: b.db, Audit: b.audit})
-		pages = func(api http.Handler) http.Handler {
+		pages = func(handler http.Handler, access api.Access) http.Handler {
 			var options []console.Option
 			if b.door != nil {
 				options = append(options, console.WithSignIn(b.door))
 			}
-			c := console.New(api, b.Log, options...)
+			c := console.New(handler, b.Log, options...)
+			c.Access = console.Access(access)
+			if b.people != nil {
+				c.People = func(ctx context.Context, id string) string {
+					if p, err := b.people.Get(ctx, id); err == nil {
+						return p.Label()
+					}
+					return "" // the console shows the id
+				}
+			}
 			c.Names = func(ctx context.Context, id berth.ProjectID) string {
 				if p, err := projects.Get(ctx, id); err == nil {
 					return p.Name

@@ -29,6 +29,17 @@ func (s *Server) Identify(r *http.Request, needed berth.Permission, pattern stri
 	return s.identifyFor(r, &rt)
 }
 
+// Access returns why the caller of a request may not use a route, or nil. It identifies the caller once.
+func (s *Server) Access(r *http.Request) func(rt Route) error {
+	c, err := s.callerOf(r, Token(r))
+	return func(rt Route) error {
+		if err != nil {
+			return err
+		}
+		return permit(c, &rt)
+	}
+}
+
 // recheck checks a caller that was identified before, and returns it with what it may do now.
 func (s *Server) recheck(ctx context.Context, c berth.Caller, rt *Route) (berth.Caller, error) {
 	c, err := s.current(ctx, c)
