@@ -134,6 +134,7 @@ func (h *handlers) routes() []exchange.Route {
 		on("POST /v1/containers/{container}/exec", h.containers.exec, storesNothing, storesLittle),
 		on("POST /v1/containers/{container}/snapshots", h.containers.snapshot),
 		on("POST /v1/containers/{container}/fork", h.containers.fork),
+		on("POST /v1/containers/{container}/forks", h.containers.forks),
 		on("POST /v1/containers/{container}/pause", h.containers.pause, storesNothing, storesLittle),
 		on("POST /v1/containers/{container}/resume", h.containers.resume, storesNothing, storesLittle),
 		guestRoute(h.containers.guest),

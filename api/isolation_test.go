@@ -154,6 +154,7 @@ var probed = map[string][]string{
 	"POST /v1/containers/{container}/snapshots": {`/v1/containers/{container}/snapshots {"name":"x"}`},
 	"POST /v1/containers/{container}/exec":      {`/v1/containers/{container}/exec {"command":["true"]}`},
 	"POST /v1/containers/{container}/fork":      {`/v1/containers/{container}/fork {"name":"x"}`},
+	"POST /v1/containers/{container}/forks":     {`/v1/containers/{container}/forks {"name":"x","count":2}`},
 	"POST /v1/containers/{container}/pause":     {`/v1/containers/{container}/pause`},
 	"POST /v1/containers/{container}/resume":    {`/v1/containers/{container}/resume`},
 	"POST /v1/vector_stores":                    {`/v1/vector_stores {"file_ids":["{file}"]}`},

@@ -119,6 +119,7 @@ var permissions = map[string]berth.Permission{
 	"POST /v1/containers/{container}/exec":                toAttach,
 	"POST /v1/containers/{container}/snapshots":           toRun,
 	"POST /v1/containers/{container}/fork":                toRun,
+	"POST /v1/containers/{container}/forks":               toRun,
 	"POST /v1/containers/{container}/pause":               toRun,
 	"POST /v1/containers/{container}/resume":              toRun,
 	"GET /v1/containers/{container}/logs":                 toRead,

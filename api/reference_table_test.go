@@ -166,6 +166,8 @@ func containerRoutes() []*reference.Route {
 			"snapshots.md").MayTake(snapshotBody, container.SnapshotRequest{}).Gives(berth.Snapshot{}),
 		route("POST /v1/containers/{container}/fork", "Copy a container", "snapshots.md").MayTake(forkBody,
 			container.ForkRequest{}).Gives(berth.Container{}),
+		route("POST /v1/containers/{container}/forks", "Copy a container several times", "snapshots.md").Takes(forksBody,
+			forksRequest{}).Gives(exchange.Listing[*berth.Container]{}),
 		route("POST /v1/containers/{container}/pause", "Pause a container", "snapshots.md").Gives(berth.Container{}),
 		route("POST /v1/containers/{container}/resume", "Resume a paused container",
 			"snapshots.md").Gives(berth.Container{}),

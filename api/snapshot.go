@@ -18,6 +18,8 @@ var (
 	snapshotBody = rule.Object(rule.Fields{"name": rule.Text(1, 256), "memory": rule.Boolean})
 	forkBody     = rule.Object(rule.Fields{"name": rule.Text(1, 256), "memory": rule.Boolean,
 		"unique_name": rule.Boolean})
+	forksBody = rule.Object(rule.Fields{"name": rule.Text(1, 256), "memory": rule.Boolean,
+		"unique_name": rule.Boolean, "count": rule.Integer(1, container.MaxForks)}, "count")
 )
 
 // snapshot serves POST /v1/containers/{container}/snapshots.
@@ -46,6 +48,26 @@ func (h *snapshots) get(x *exchange.Exchange, r *http.Request, c berth.Caller) e
 // delete serves DELETE /v1/snapshots/{snapshot}.
 func (h *snapshots) delete(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	return exchange.Delete(x, r, c, h.service.Delete, snapshotID(r), "container.snapshot.deleted")
+}
+
+// A forksRequest is the body of a request for several forks.
+type forksRequest struct {
+	container.ForkRequest
+	Count int `json:"count"`
+}
+
+// forks serves POST /v1/containers/{container}/forks.
+func (h *containers) forks(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	var body forksRequest
+	if err := x.Decode(r, forksBody, &body); err != nil {
+		return err
+	}
+	forks, err := h.service.Forker().ForkAll(r.Context(), c, containerID(r), body.ForkRequest, body.Count)
+	if err != nil {
+		return err
+	}
+	id := func(c *berth.Container) string { return string(c.ID) }
+	return x.JSON(http.StatusOK, exchange.ListOf(forks, false, id))
 }
 
 // fork serves POST /v1/containers/{container}/fork.

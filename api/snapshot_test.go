@@ -115,6 +115,16 @@ func TestForkAndPause(t *testing.T) {
 	if got := h.call(200, "POST", "/v1/containers/"+c.id()+"/fork", nil); got.at("name") != "dock" {
 		t.Errorf("got %v, want one of the same name", got)
 	}
+	both := h.call(200, "POST", "/v1/containers/"+c.id()+"/forks", `{"name":"pair","count":2}`)
+	if both.at("object") != "list" || both.at("data", 0, "name") != "pair-1" || both.at("data", 1, "name") != "pair-2" ||
+		both.at("data", 2) != nil || both.at("has_more") != false {
+		t.Errorf("got %v, want a list of two forks", both)
+	}
+	for _, body := range []string{`{}`, `{"count":0}`, `{"count":101}`, `{"count":"2"}`} {
+		if got := h.call(400, "POST", "/v1/containers/"+c.id()+"/forks", body); got.at("error", "param") != "count" {
+			t.Errorf("%s: got %v", body, got)
+		}
+	}
 	h.call(200, "DELETE", "/v1/containers/"+c.id(), nil)
 	if got := h.content(fork.id()); got != "ahoy" {
 		t.Errorf("got %q", got)

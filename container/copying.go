@@ -6,6 +6,7 @@ import (
 	"io"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/internal/seal"
 )
 
 // A contentCopy copies the content of a container into the sandbox of its fork.
@@ -14,7 +15,8 @@ type contentCopy struct {
 	from   *instance       // held by the caller of Fork
 	memory bool            // with the running processes
 	files  []*berth.ContainerFile
-	failed error // the error of reading the source, if any; valid when the fork has started or ended
+	shared *seal.Spool // its content, which other forks of the same request get too; or nil
+	failed error       // the error of reading the source, if any; valid when the fork has started or ended
 }
 
 // errCopyEnded is the error of writing to a fork that reads no more.

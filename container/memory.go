@@ -2,11 +2,13 @@ package container
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"time"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/internal/seal"
 	"github.com/berth-run/berth/sandbox"
 )
 
@@ -106,15 +108,58 @@ func (sn *Snapshots) copyMemory(ctx context.Context, c *contentCopy) io.ReadClos
 	ctx, done := c.bind(ctx)
 	return c.open(func(w io.Writer) error {
 		defer done()
-		if err := sn.slots.acquire(ctx); err != nil {
-			return err
+		if c.shared != nil {
+			return writeSpool(w, c.shared)
 		}
-		defer sn.slots.release()
-		began := sn.opts.clock.Now()
-		if err := sn.checkpoint(ctx, c.from, w); err != nil {
-			return fmt.Errorf("copy memory: %w", err)
-		}
-		sn.opts.Log.Debug("memory copied", "container", c.from.id, "took", sn.opts.clock.Since(began))
-		return nil
+		return sn.writeMemory(ctx, c.from, w)
 	})
+}
+
+// writeMemory writes the memory of the source.
+func (sn *Snapshots) writeMemory(ctx context.Context, from *instance, w io.Writer) error {
+	if err := sn.slots.acquire(ctx); err != nil {
+		return err
+	}
+	defer sn.slots.release()
+	began := sn.opts.clock.Now()
+	if err := sn.checkpoint(ctx, from, w); err != nil {
+		return fmt.Errorf("copy memory: %w", err)
+	}
+	sn.opts.Log.Debug("memory copied", "container", from.id, "took", sn.opts.clock.Since(began))
+	return nil
+}
+
+// share reads the content of the source once, for several forks. The caller closes the spool.
+func (sn *Snapshots) share(ctx context.Context, c *contentCopy) (*seal.Spool, error) {
+	if err := sn.opts.Disk.Room(); err != nil {
+		return nil, err
+	}
+	spool, err := seal.NewSpool(sn.opts.SpoolDir)
+	if err != nil {
+		return nil, fmt.Errorf("make a file for the content of forks: %w", err)
+	}
+	if c.memory {
+		err = sn.writeMemory(ctx, c.from, spool)
+	} else {
+		var t Template
+		if t, err = sn.opts.Template(c.from.body.Berth.Template); err == nil {
+			err = sn.writeFiles(ctx, c.from, t.Path, spool)
+		}
+	}
+	if err == nil {
+		_, err = spool.Content()
+	}
+	if err != nil {
+		return nil, errors.Join(err, spool.Close())
+	}
+	return spool, nil
+}
+
+// writeSpool writes the content of a spool that other goroutines read, too.
+func writeSpool(w io.Writer, spool *seal.Spool) error {
+	content, err := spool.Content()
+	if err == nil {
+		_, err = io.Copy(w, content)
+	}
+	return err
 }

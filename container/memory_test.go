@@ -118,6 +118,19 @@ func TestMemory(t *testing.T) {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}
+	forks, err := k.Forker().Forks(t.Context(), byBench, first.id,
+		container.ForkRequest{SnapshotRequest: container.SnapshotRequest{Memory: true}}, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, f := range forks {
+		if f.Err != nil {
+			t.Fatalf("fork %d: %v", i, f.Err)
+		}
+		if got, want := settle(t, k, f.Container).sh(ask), "4 "+placeholder+"\n"; got != want {
+			t.Errorf("fork %d: got %q, want %q", i, got, want)
+		}
+	}
 	r, err := kept.Record(t.Context(), byBench.Project, s.ID)
 	if err != nil {
 		t.Fatal(err)

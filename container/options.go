@@ -65,6 +65,9 @@ type Options struct {
 	Bounds Bounds
 	Disk   DiskOptions
 
+	// SpoolDir is the directory of content that several forks share until they run. Default: os.TempDir().
+	SpoolDir string
+
 	// SleepAfter is the time without any activity after which a container is paused until its
 	// next use. Default: never. A driver that cannot pause ignores it.
 	SleepAfter time.Duration

@@ -2,6 +2,7 @@ package container
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -217,6 +218,43 @@ func TestFork(t *testing.T) {
 	wantError(t, err, berth.CodeRateLimited, "")
 	if blobs := a.blobs(t); blobs > 0 {
 		t.Errorf("%d blobs are left of a refused fork", blobs)
+	}
+}
+
+// Several forks of one request have the same content. Those for which there is no room fail alone.
+func TestForks(t *testing.T) {
+	h, a := newArchive(t)
+	id := h.ready()
+	h.sh(id, "echo one >f")
+	h.k.opts.Bounds.Containers = 4
+	forks, err := h.k.Forker().Forks(t.Context(), byMe, id, ForkRequest{SnapshotRequest: SnapshotRequest{Name: "try"}}, 4)
+	if err != nil || len(forks) != 4 {
+		t.Fatalf("got %d forks, %v", len(forks), err)
+	}
+	for i, f := range forks[:3] {
+		if f.Err != nil {
+			t.Fatalf("%d: %v", i+1, f.Err)
+		}
+		if want := fmt.Sprintf("try-%d", i+1); f.Container.Name != want {
+			t.Errorf("got the name %q, want %q", f.Container.Name, want)
+		}
+		if got := h.sh(f.Container.ID, "cat f; echo mine >f"); got != "one\n" {
+			t.Errorf("%d: got %q", i+1, got)
+		}
+	}
+	wantError(t, forks[3].Err, berth.CodeRateLimited, "")
+	if blobs := a.blobs(t); blobs > 0 {
+		t.Errorf("%d contents are stored", blobs)
+	}
+	_, err = h.k.Forker().ForkAll(t.Context(), byMe, id, ForkRequest{}, 2)
+	wantError(t, err, berth.CodeRateLimited, "")
+	h.driver.until(4)
+	h.k.opts.Bounds.Containers = 6
+	if all, err := h.k.Forker().ForkAll(t.Context(), byMe, id, ForkRequest{}, 2); err != nil || len(all) != 2 {
+		t.Errorf("got %d forks, %v, want 2", len(all), err)
+	}
+	if _, err := h.k.Forker().Forks(t.Context(), berth.Caller{Project: theirs}, id, ForkRequest{}, 2); err == nil {
+		t.Error("another project forks the container")
 	}
 }
 

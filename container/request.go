@@ -30,6 +30,9 @@ type SnapshotRequest struct {
 	Memory bool   `json:"memory,omitempty"` // with running processes; the container must not be in use
 }
 
+// MaxForks is how many forks one request may ask for.
+const MaxForks = 100
+
 // A ForkRequest is the body of a request for a fork.
 type ForkRequest struct {
 	SnapshotRequest

@@ -52,6 +52,7 @@ type Service struct {
 	provider  *Provider
 	adopter   *adopter
 	relief    *relief
+	forker    *Forker
 }
 
 // New returns a Service. Start or End must be called first.
@@ -88,6 +89,7 @@ func New(options Options) (*Service, error) {
 	}
 	svc.creator = &creator{opts, work, svc.index, svc.trail, svc.networks, svc.records, svc.volumes, svc.deaths,
 		svc.leases, svc.starter, svc.pools}
+	svc.forker = &Forker{opts, work, svc.leases, svc.deaths, svc.snapshots, svc.planner, svc.creator, svc.Delete}
 	svc.provider = &Provider{opts, svc.index, svc.leases, svc.files, svc.snapshots, svc.planner, svc.creator}
 	svc.adopter = &adopter{opts, svc.index, svc.networks, svc.records, svc.volumes, svc.deaths, svc.leases, svc.logs,
 		svc.access, svc.starter}

@@ -275,18 +275,26 @@ func (sn *Snapshots) copyFiles(ctx context.Context, s *instance, c *contentCopy,
 	}
 	defer sn.slots.release()
 	content := c.open(func(w io.Writer) error {
-		in, err := c.from.client.Archive(ctx)
-		if err != nil {
-			return err
+		if c.shared != nil {
+			return writeSpool(w, c.shared)
 		}
-		defer in.Close()
-		made, err := layer.Write(w, in, base, layer.Limits{Bytes: sn.opts.Limits.WithDefaults().Disk})
-		if len(made.Dropped) > 0 {
-			sn.opts.Log.Warn("fork omits files with invalid names", "container", c.from.id, "names", made.Dropped)
-		}
-		return err
+		return sn.writeFiles(ctx, c.from, base, w)
 	})
 	err := sn.apply(ctx, s, content)
 	_ = content.Close() // waits for the source
+	return err
+}
+
+// writeFiles writes the changes of the source's file system.
+func (sn *Snapshots) writeFiles(ctx context.Context, from *instance, base string, w io.Writer) error {
+	in, err := from.client.Archive(ctx)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	made, err := layer.Write(w, in, base, layer.Limits{Bytes: sn.opts.Limits.WithDefaults().Disk})
+	if len(made.Dropped) > 0 {
+		sn.opts.Log.Warn("fork omits files with invalid names", "container", from.id, "names", made.Dropped)
+	}
 	return err
 }

@@ -98,6 +98,10 @@ func containerOptions(b *base, data *blobs, c *containers) (container.Options, e
 	if err != nil {
 		return container.Options{}, fmt.Errorf("configure network: %w", err)
 	}
+	spool, err := b.spoolDir()
+	if err != nil {
+		return container.Options{}, err
+	}
 	network.Secret = func(ctx context.Context, p berth.ProjectID, name string) (string, error) {
 		value, err := c.secrets.Value(ctx, p, name)
 		if errors.Is(err, store.ErrNotFound) {
@@ -112,7 +116,7 @@ func containerOptions(b *base, data *blobs, c *containers) (container.Options, e
 		Template: c.templates.Find, MayName: c.templates.MayName,
 		Expiry: container.ExpiryOptions{Action: config.OnExpiry, SnapshotLife: config.SnapshotLife,
 			IdleMinutes: int(config.Idle / time.Minute), MaxIdleMinutes: int(config.MaxIdle / time.Minute)},
-		Quota: b.quota.Containers, SleepAfter: config.Sleep,
+		Quota: b.quota.Containers, SleepAfter: config.Sleep, SpoolDir: spool,
 		Disk: container.DiskOptions{Filled: b.start.calm.hasFilled,
 			Room: func() error { return b.space.Admit(diskspace.Sandboxes, diskspace.Snapshots) }},
 		Limits: sandbox.Limits{CPU: config.CPU, PIDs: config.PIDs, Disk: int64(config.Disk)},

@@ -38,12 +38,21 @@ import (
 // longestImport is when an import of a cluster counts as interrupted.
 const longestImport = time.Hour
 
+// spoolDir returns the directory of unnamed temporary files, which is not /tmp: that may be in memory.
+func (b *base) spoolDir() (string, error) {
+	dir := filepath.Join(b.State, "spool")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", fmt.Errorf("create spool directory: %w", err)
+	}
+	return dir, nil
+}
+
 // newHandler creates the API, after undoing imports that a crash interrupted.
 func (s *Server) newHandler(ctx context.Context, b *base, data *blobs, c *containers, r *engineParts,
 	batches *batch.Service) (http.Handler, error) {
-	spool := filepath.Join(b.State, "spool") // not /tmp, which may be in memory
-	if err := os.MkdirAll(spool, 0o700); err != nil {
-		return nil, fmt.Errorf("create spool directory: %w", err)
+	spool, err := b.spoolDir()
+	if err != nil {
+		return nil, err
 	}
 	longest := time.Duration(0)
 	if !b.cluster.Alone() {

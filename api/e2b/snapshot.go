@@ -3,6 +3,7 @@ package e2b
 import (
 	"context"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,9 +14,6 @@ import (
 	"github.com/berth-run/berth/container/deadline"
 	"github.com/berth-run/berth/internal/rule"
 )
-
-// maxForks is how many forks one request may create.
-const maxForks = 100
 
 // snapshotBody checks the body of POST /sandboxes/{sandbox}/snapshots.
 var snapshotBody = rule.Object(rule.Fields{"name": rule.Text(1, 128)})
@@ -142,7 +140,8 @@ func selected(t *build.Template, ref string) (tag string, ok bool) {
 func names(t *build.Template) []string { return append([]string{}, t.Names...) }
 
 // forkBody checks the body of POST /sandboxes/{sandbox}/fork.
-var forkBody = rule.Object(rule.Fields{"timeout": rule.Integer(0, maxTimeout), "count": rule.Integer(1, maxForks)})
+var forkBody = rule.Object(rule.Fields{"timeout": rule.Integer(0, maxTimeout),
+	"count": rule.Integer(1, container.MaxForks)})
 
 // A fork is one of the sandboxes that a request asked for, or why it could not be created.
 type fork struct {
@@ -168,9 +167,21 @@ func (h *sandboxes) fork(x *exchange.Exchange, r *http.Request, c berth.Caller) 
 	if from.Paused {
 		return berth.Errorf(berth.CodeConflict, "Sandbox '%s' is paused. Resume it first.", nameOf(id))
 	}
+	var made []container.Forked
+	err = h.builds.WhenQuiet(r.Context(), func() (err error) {
+		made, err = h.containers.Forker().Forks(r.Context(), c, id,
+			container.ForkRequest{SnapshotRequest: container.SnapshotRequest{Memory: h.memory}}, body.Count)
+		if err == nil && len(made) == 1 {
+			err = made[0].Err
+		}
+		return err
+	})
+	if err != nil && len(made) == 0 {
+		made = slices.Repeat([]container.Forked{{Err: err}}, body.Count)
+	}
 	forks := []fork{}
-	for range body.Count {
-		made, err := h.forkOne(r.Context(), c, id, from, body.Timeout)
+	for _, f := range made {
+		made, err := h.register(r.Context(), c.Project, f, from, body.Timeout)
 		if err != nil {
 			status, e := exchange.Describe(err, c.RequestID)
 			forks = append(forks, fork{Error: &failure{status, e.Message}})
@@ -187,26 +198,20 @@ type newSandbox struct {
 	rec *deadline.Record
 }
 
-// forkOne creates a fork of a sandbox.
-func (h *sandboxes) forkOne(ctx context.Context, c berth.Caller, id berth.ContainerID, from *deadline.Record,
+// register gives a fork the deadline and settings of a sandbox.
+func (h *sandboxes) register(ctx context.Context, p berth.ProjectID, f container.Forked, from *deadline.Record,
 	timeout int64) (newSandbox, error) {
-	var made *berth.Container
-	err := h.builds.WhenQuiet(ctx, func() (err error) {
-		made, err = h.containers.Fork(ctx, c, id,
-			container.ForkRequest{SnapshotRequest: container.SnapshotRequest{Memory: h.memory}})
-		return err
-	})
-	if err != nil {
-		return newSandbox{}, err
+	if f.Err != nil {
+		return newSandbox{}, f.Err
 	}
 	now := h.now()
 	rec := *from
 	rec.StartedAt, rec.Paused, rec.Deadline = now.UnixMilli(), false, now.Unix()+timeout
-	if err := h.deadlines.Create(ctx, c.Project, made, &rec); err != nil {
-		h.deadlines.Discard(c.Project, made.ID)
+	if err := h.deadlines.Create(ctx, p, f.Container, &rec); err != nil {
+		h.deadlines.Discard(p, f.Container.ID)
 		return newSandbox{}, err
 	}
-	return newSandbox{made.ID, &rec}, nil
+	return newSandbox{f.Container.ID, &rec}, nil
 }
 
 // rfc3339 formats Unix milliseconds.

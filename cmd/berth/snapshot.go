@@ -102,11 +102,16 @@ func newFork() *cobra.Command {
 	cmd := &cobra.Command{Use: "fork CONTAINER", Short: "Create a container from the files of another",
 		Long: `Create a container from the files of another, and print its id. Its name is that of the
 other with "-fork", unless --name sets one. --replace first deletes the running container
-that has the name.`, Args: cobra.ExactArgs(1)}
+that has the name. With --count, print the ids of as many forks, one a line; their names end
+in -1, -2 and so on.`, Args: cobra.ExactArgs(1)}
 	connect, req, created := clientFlags(cmd), snapshotFlags(cmd), createdFlag(cmd)
 	replace := cmd.Flags().Bool("replace", false, "first delete the running container with the name of --name")
+	count := cmd.Flags().Int("count", 0, "number of forks, at most 100; all have the same content")
 	cmd.ValidArgsFunction = containers.complete(connect, 1)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if cmd.Flags().Changed("count") && (*count < 1 || *replace) {
+			return badUsage("--count must be 1 to %d, without --replace", container.MaxForks)
+		}
 		var made berth.Container
 		c := connect()
 		id, err := containers.resolve(cmd.Context(), c, args[0])
@@ -124,12 +129,36 @@ that has the name.`, Args: cobra.ExactArgs(1)}
 			}
 		}
 		fork := container.ForkRequest{SnapshotRequest: *req, UniqueName: true}
+		if *count > 0 {
+			return forkMany(cmd, c, id, fork, *count, created)
+		}
 		if err := c.call(cmd.Context(), "POST", containerPath(id, "fork"), fork, &made); err != nil {
 			return suggestReplace(err, cmd.CommandPath())
 		}
 		return created(string(made.ID), &made)
 	}
 	return cmd
+}
+
+// forkMany makes forks that have the same content.
+func forkMany(cmd *cobra.Command, c *client, id string, fork container.ForkRequest, count int,
+	created func(id string, made any) error) error {
+	body := struct {
+		container.ForkRequest
+		Count int `json:"count"`
+	}{fork, count}
+	var made struct {
+		Data []berth.Container `json:"data"`
+	}
+	if err := c.call(cmd.Context(), "POST", containerPath(id, "forks"), body, &made); err != nil {
+		return err
+	}
+	for _, fork := range made.Data {
+		if err := created(string(fork.ID), &fork); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // makeRoom deletes the running container that has the name of a fork. It never deletes the source.

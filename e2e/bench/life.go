@@ -61,6 +61,7 @@ func measureLife(ctx context.Context, b *bench) (err error) {
 				what = "files and memory, " + c.what
 			}
 			l.measure(ctx, t, c.id, what, memory, cold)
+			l.forks(ctx, t, c.id, what, memory)
 		}
 	}
 	return ctx.Err()
@@ -109,6 +110,49 @@ func (l *lives) measure(ctx context.Context, t *table, id, what string, memory b
 	t.add(row{what: "snapshot: " + what, unit: "ms", series: kept})
 	t.add(row{what: "create from it → first command", unit: "ms", series: restored, beside: "create cold", other: cold})
 	t.add(row{what: "fork → first command", unit: "ms", series: forked, beside: "create cold", other: cold})
+}
+
+// forks measures sixteen forks that one request asks for, beside sixteen requests one after another.
+func (l *lives) forks(ctx context.Context, t *table, id, what string, memory bool) {
+	const n = 16
+	fork := func(path string, body map[string]any) (made []string, err error) {
+		var answer struct {
+			ID   string
+			Data []struct{ ID string }
+		}
+		err = l.s.do(ctx, http.MethodPost, "/v1/containers/"+id+path, body, &answer)
+		for _, c := range answer.Data {
+			made = append(made, c.ID)
+		}
+		if answer.ID != "" {
+			made = append(made, answer.ID)
+		}
+		return made, err
+	}
+	var all []string
+	remove := func() {
+		for _, id := range all {
+			_ = l.s.delete(ctx, id)
+		}
+		all = nil
+	}
+	together, alone := inTurn(ctx, 3, func() (err error) {
+		defer func() { remove() }()
+		all, err = fork("/forks", map[string]any{"memory": memory, "count": n})
+		return err
+	}, func() error {
+		defer func() { remove() }()
+		for range n {
+			one, err := fork("/fork", map[string]any{"memory": memory})
+			if err != nil {
+				return err
+			}
+			all = append(all, one...)
+		}
+		return nil
+	})
+	t.add(row{what: fmt.Sprintf("%d forks: %s", n, what), unit: "ms", series: together, beside: "one after another",
+		other: alone})
 }
 
 // made measures until a container has been made, and deletes it.

@@ -212,7 +212,11 @@ def terminals():
         ident, seen = side.post("/execute", json={"command": serve}).json()["id"], ""
         while not (found := re.search(r"port ([0-9]+)\r\n", seen)):
             seen = "".join(o["data"] for o in side.get(f"/execute/{ident}/status?wait=0.1").json()["output"])
-        listed = [p for p in side.get("/ports").json()["ports"] if p["port"] == int(found[1])]
+        # Open Terminal forgets a port's owner, and then the port, if any process of the machine ends while it looks.
+        for _ in range(1 if side is pair.sides[0] else 100):
+            listed = [p for p in side.get("/ports").json()["ports"] if p["port"] == int(found[1])]
+            if listed:
+                break
         assert listed and set(listed[0]) == {"port", "pid", "process"}, listed
         page = side.get(f"/proxy/{found[1]}/")
         assert page.status_code == 200 and "find/" in page.text, page.text

@@ -4,11 +4,13 @@ import (
 	"crypto/rand"
 	"errors"
 	"io"
+	"math"
 	"os"
 )
 
 // A Spool is an unlinked temporary file, encrypted with a key in memory, so that its content cannot be
-// recovered from the disk. It is first written, then read. It is not safe for concurrent use.
+// recovered from the disk. It is first written, then read. After the first call of
+// Content it is safe for concurrent use.
 type Spool struct {
 	file *os.File
 	key  [32]byte
@@ -40,7 +42,7 @@ func (s *Spool) Write(p []byte) (int, error) {
 // Size returns the number of bytes written.
 func (s *Spool) Size() int64 { return s.size }
 
-// Content returns the written data, from the start. The spool must not be written to afterwards.
+// Content returns a reader of the written data, from the start. The spool must not be written to afterwards.
 func (s *Spool) Content() (io.ReadSeeker, error) {
 	if s.w != nil {
 		if err := s.w.Close(); err != nil {
@@ -48,10 +50,7 @@ func (s *Spool) Content() (io.ReadSeeker, error) {
 		}
 		s.w = nil
 	}
-	if _, err := s.file.Seek(0, io.SeekStart); err != nil {
-		return nil, err
-	}
-	return NewSeeker(s.file, s.key, s.size), nil
+	return NewSeeker(io.NewSectionReader(s.file, 0, math.MaxInt64), s.key, s.size), nil
 }
 
 // Close removes the file.
