@@ -32,6 +32,7 @@ type (
 	SkillID        string // skill_…
 	SkillVersionID string // skillver_…
 	KeyID          string // key_…, an API key's name, not its secret
+	SSHKeyID       string // sshkey_…, a public key
 )
 
 // projectID matches the ids of projects that operators choose.
@@ -83,6 +84,7 @@ const (
 	PrefixFile            = "file-"
 	PrefixPrompt          = "pmpt_"
 	PrefixKey             = "key_"
+	PrefixSSHKey          = "sshkey_"
 	PrefixRequest         = "req_"
 	PrefixWebhook         = "whe_"
 	PrefixDelivery        = "wh_"

@@ -138,12 +138,18 @@ func (h *handlers) routes() []exchange.Route {
 		on("POST /v1/containers/{container}/pause", h.containers.pause, storesNothing, storesLittle),
 		on("POST /v1/containers/{container}/resume", h.containers.resume, storesNothing, storesLittle),
 		guestRoute(h.containers.guest),
+		on("GET /v1/containers/{container}/ssh", h.sshKeys.connect, exchange.NoCORS),
 		on("GET /v1/containers/{container}/logs", h.containers.listLogs, readsQuery),
 		on("GET /v1/containers/{container}/stats", h.containers.stats),
 		on("GET /v1/containers/{container}/stats/history", h.containers.statsHistory),
 		on("GET /v1/containers/{container}/ports/{port}", h.ports.Connect),
 		on("POST /v1/containers/{container}/ports/{port}", h.ports.CreateLink, storesNothing, storesLittle),
 		on("/v1/containers/{container}/ports/{port}/{path...}", h.ports.Port, throughContainer),
+
+		on("POST /v1/ssh_keys", h.sshKeys.create),
+		on("GET /v1/ssh_keys", h.sshKeys.list, readsQuery),
+		on("GET /v1/ssh_keys/{ssh_key}", h.sshKeys.get),
+		on("DELETE /v1/ssh_keys/{ssh_key}", h.sshKeys.delete),
 
 		on("POST /v1/volumes", h.volumes.create),
 		on("GET /v1/volumes", h.volumes.list, readsQuery),
@@ -293,6 +299,7 @@ type Options struct {
 	Sandboxes    *e2b.Door // nil serves no sandboxes of E2B
 	MCP          MCPOptions
 	OpenTerminal OpenTerminalOptions
+	SSH          SSHOptions
 	Webhooks     *webhook.Service
 	Projects     *project.Service
 	Models       ModelOptions
@@ -372,6 +379,7 @@ type handlers struct {
 	containers    *containers
 	snapshots     *snapshots
 	volumes       *volumes
+	sshKeys       *sshKeys
 	templates     *templates
 	prompts       *storedPrompts
 	vectorStores  *vectorStores
@@ -408,6 +416,7 @@ func New(opts Options) http.Handler {
 	var table *exchange.Table
 	handler := ex.Handler(func(x *exchange.Exchange, r *http.Request) { table.Serve(x, r) })
 	table = ex.Table(h.table(opts, ex, handler))
+	connectSSH(opts.SSH.Door, ex, func(x *exchange.Exchange, r *http.Request) { table.Serve(x, r) })
 	if opts.Batches != nil {
 		opts.Batches.Handle(execute(ex, table, opts.Containers))
 	}
@@ -458,6 +467,7 @@ func newHandlers(o Options, ex *exchange.Server) *handlers {
 		containers:    &containers{o.Containers, o.Files, o.Exchange.Log},
 		snapshots:     &snapshots{o.Snapshots},
 		volumes:       &volumes{o.Volumes},
+		sshKeys:       &sshKeys{o.SSH.Keys, o.SSH.Door, o.Containers},
 		templates:     &templates{o.Templates},
 		prompts:       prompts,
 		vectorStores:  &vectorStores{o.VectorStores},

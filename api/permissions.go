@@ -129,6 +129,13 @@ var permissions = map[string]berth.Permission{
 	"POST /v1/containers/{container}/ports/{port}":        toAttach,
 	"/v1/containers/{container}/ports/{port}/{path...}":   toAttach,
 
+	"GET /v1/containers/{container}/ssh": toAttach, // also connections to the listener of SSH
+
+	"POST /v1/ssh_keys":             toAttach, // a public key may do what its caller may
+	"GET /v1/ssh_keys":              toRead,
+	"GET /v1/ssh_keys/{ssh_key}":    toRead,
+	"DELETE /v1/ssh_keys/{ssh_key}": toAttach, // one of another key only with toManage
+
 	"POST /v1/volumes":            toManage,
 	"GET /v1/volumes":             toRead,
 	"GET /v1/volumes/{volume}":    toRead,

@@ -10,6 +10,7 @@ import (
 	"github.com/berth-run/berth/api/reference"
 	"github.com/berth-run/berth/bundle"
 	"github.com/berth-run/berth/container"
+	"github.com/berth-run/berth/sshkeys"
 	"github.com/berth-run/berth/webhook"
 )
 
@@ -41,6 +42,7 @@ func described() []reference.Section {
 			route("POST /v1/moderations", "Classify text or images", "models.md#embeddings-and-moderations"),
 		}},
 		{Name: "Containers", Routes: containerRoutes()},
+		{Name: "SSH", Routes: sshRoutes()},
 		{Name: "Volumes", Routes: volumeRoutes()},
 		{Name: "Snapshots", Routes: snapshotRoutes()},
 		{Name: "Templates", Routes: []*reference.Route{
@@ -218,6 +220,20 @@ func promptRoutes() []*reference.Route {
 		route("DELETE /v1/prompts/{prompt}", "Delete a prompt", "prompts.md").Gives(exchange.Deletion{}),
 		route("GET /v1/prompts/{prompt}/versions", "List the versions of a prompt",
 			"prompts.md").Query(reference.Paging...).Gives(listOf[*berth.Prompt]()),
+	}
+}
+
+func sshRoutes() []*reference.Route {
+	const page = "ssh.md"
+	return []*reference.Route{
+		route("GET /v1/containers/{container}/ssh", "Connect with SSH in a WebSocket",
+			page+"#over-https").Status(http.StatusSwitchingProtocols),
+		route("POST /v1/ssh_keys", "Add a public key", page+"#public-keys").Takes(sshKeyBody,
+			sshKeyRequest{}).Gives(sshkeys.Key{}),
+		route("GET /v1/ssh_keys", "List public keys",
+			page+"#public-keys").Query(reference.Paging...).Gives(listOf[*sshkeys.Key]()),
+		route("GET /v1/ssh_keys/{ssh_key}", "Get a public key", page+"#public-keys").Gives(sshkeys.Key{}),
+		route("DELETE /v1/ssh_keys/{ssh_key}", "Remove a public key", page+"#public-keys").Gives(exchange.Deletion{}),
 	}
 }
 

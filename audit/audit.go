@@ -75,6 +75,14 @@ const (
 	PersonDeactivated Action = "person.deactivated"
 	PersonActivated   Action = "person.activated"
 	SealKeyRotated    Action = "seal_key.rotated"
+	SSHKeyCreated     Action = "ssh_key.created" // Object, Name: the fingerprint; as in the next one
+	SSHKeyDeleted     Action = "ssh_key.deleted"
+	// Name: the fingerprint of the public key, or who a certificate is for; Address: the client's; Reason: password,
+	// publickey, certificate or tunnel
+	SSHConnected Action = "ssh.connected"
+	SSHForwarded Action = "ssh.forwarded" // Port, Reason: local or remote; as SSHConnected otherwise
+	SSHEnded     Action = "ssh.ended"     // Reason, Milliseconds; as SSHConnected otherwise
+	SSHRefused   Action = "ssh.refused"   // Address, Reason; Count: failures of the address that it sums up
 
 	// SegmentStarted is the first entry of each segment. Living lists the containers of
 	// which anything was left, so that a writer needs to read only the last segment.

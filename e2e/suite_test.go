@@ -59,7 +59,7 @@ var suites = []suite{
 		"TestCompose", "TestComposeCluster", "TestOutage", "TestOnPostgres", "TestPostgresRestarts",
 		"TestPreviewHost", "TestProgram", "TestProgramKilled", "TestProxy", "TestClientsPython", "TestRegistries",
 		"TestRetryAfterCrash", "TestSession", "TestShellDefault", "TestSkill", "TestSkillPrompt", "TestSkillStartKilled",
-		"TestSkillDeleted", "TestSkillSession", "TestSlowDisk", "TestSnapshotCrash", "TestStopWithSockets",
+		"TestSkillDeleted", "TestSkillSession", "TestSlowDisk", "TestSnapshotCrash", "TestSSH", "TestStopWithSockets",
 		"TestStartKilled", "TestStopUnmountsVolumes", "TestStopAll", "TestStopRefuses", "TestBusyBox",
 		"TestTraces", "TestOrdinaryUser", "TestVendorComputer", "TestVendorComputerHosted", "TestVendorTools",
 		"TestVendors",

@@ -134,10 +134,15 @@ func (s *Server) newHandler(ctx context.Context, b *base, data *blobs, c *contai
 		CPU: b.Config.Containers.CPU, Disk: int64(b.Config.Containers.Disk), Domain: b.Config.Preview.Domain,
 		Keys: b.callers, Log: b.Log, Now: time.Now})
 	remove := remover{c.service, r.engine, b.cluster}.Delete
+	ssh, err := s.openSSH(ctx, b, c.service)
+	if err != nil {
+		return nil, err
+	}
 	sessions := session.New(session.Options{Containers: c.service, Log: b.Log, Snapshots: true})
 	s.later(func(context.Context) error { sessions.Close(); return nil })
 	return api.New(api.Options{
 		Sandboxes: sandboxes,
+		SSH:       ssh,
 		MCP: api.MCPOptions{Sessions: sessions, Commands: command.New(command.Options{Containers: c.service.Access()}),
 			Remove: remove},
 		OpenTerminal: openTerminal(b.Config.Terminal, c.service, b.Log),

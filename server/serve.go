@@ -74,6 +74,11 @@ func Run(ctx context.Context, o Options) error {
 		s.Close(context.WithoutCancel(ctx))
 		return err
 	}
+	if err := s.serveSSH(c.SSH.Listen); err != nil {
+		l.Close()
+		s.Close(context.WithoutCancel(ctx))
+		return err
+	}
 	if o.Reloads != nil {
 		ctx, cancel := context.WithCancel(ctx)
 		var reloading sync.WaitGroup

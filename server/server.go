@@ -24,6 +24,7 @@ import (
 	"github.com/berth-run/berth/project"
 	"github.com/berth-run/berth/server/config"
 	"github.com/berth-run/berth/server/templates"
+	"github.com/berth-run/berth/ssh"
 )
 
 // A Server holds all parts of berth serve.
@@ -46,6 +47,8 @@ type Server struct {
 
 	spending func(context.Context) ([]project.Spend, error) // in the present month
 	priced   atomic.Bool                                    // any upstream has prices
+
+	ssh *ssh.Door
 
 	reloader reloader
 	proxies  *proxy.Selector // nil without proxies

@@ -50,8 +50,11 @@ const (
 	KindBlobs             Kind = "blobs"              // where the contents of blobs are
 	KindTrace             Kind = "trace"              // of a client's agent
 	KindTraceSpan         Kind = "trace.span"
-	KindPerson            Kind = "person"       // who has signed in
-	KindPersonToken       Kind = "person.token" // of a session, by its hash
+	KindPerson            Kind = "person"        // who has signed in
+	KindPersonToken       Kind = "person.token"  // of a session, by its hash
+	KindSSHKey            Kind = "ssh_key"       // a public key of a project
+	KindSSHKeyIndex       Kind = "ssh_key.index" // where a public key is, by its hash
+	KindSSHHostKey        Kind = "ssh_host_key"
 )
 
 // OfContainer is a container as the parent of an object.
@@ -107,4 +110,7 @@ var Kinds = map[Kind][]Kind{
 	KindTraceSpan:         {KindTrace},
 	KindPerson:            nil,
 	KindPersonToken:       nil,
+	KindSSHKey:            nil,
+	KindSSHKeyIndex:       nil,
+	KindSSHHostKey:        nil,
 }

@@ -5,6 +5,8 @@
 // a route for addresses, "berth-guest filtered" whether its system calls are filtered, and
 // "berth-guest unreachable TIME ADDRESS…" whether it is cut off from them. "berth-guest usage" prints
 // the container's resource use. "berth-guest edit" is the text editor of models (package guest/editor).
+// "berth-guest sftp" serves SFTP on its standard streams, and "berth-guest listen PORT" carries connections to a port
+// over them (packages guest/sftp and guest/listener), for clients of SSH.
 package main
 
 import (
@@ -25,9 +27,11 @@ import (
 
 	"github.com/berth-run/berth/guest/boot"
 	"github.com/berth-run/berth/guest/editor"
+	"github.com/berth-run/berth/guest/listener"
 	"github.com/berth-run/berth/guest/route"
 	"github.com/berth-run/berth/guest/serial"
 	"github.com/berth-run/berth/guest/server"
+	"github.com/berth-run/berth/guest/sftp"
 )
 
 func main() {
@@ -55,6 +59,10 @@ func main() {
 		work = func() error { return unreachable(os.Args[2], os.Args[3:]) }
 	case len(os.Args) == 2 && os.Args[1] == "usage":
 		work = func() error { return writeUsage(os.Stdout, cgroupDir) }
+	case len(os.Args) == 2 && os.Args[1] == "sftp":
+		work = sftp.Serve
+	case len(os.Args) == 3 && os.Args[1] == "listen":
+		work = func() error { return listener.Serve(os.Args[2], os.Stdin, os.Stdout) }
 	case len(os.Args) == 2 && os.Args[1] == "edit":
 		if err := editor.Run(os.Stdin, os.Stdout); err != nil {
 			fmt.Fprintln(os.Stderr, "Error:", err)

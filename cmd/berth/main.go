@@ -98,7 +98,7 @@ Environment:
 			newBatch(), newFile(), newVectorStore(), newPrompt(), newSkill(), newTrace(), newModels(), newMCP(),
 			newLogin(), newContext()}},
 		{"container", "Containers:", []*cobra.Command{newCreate(), newPs(), newInspect(), newExec(), newAttach(),
-			newCp(), newPort(), newDesktop(), newLogs(), newTop(),
+			newCp(), newPort(), newSSHKey(), newSSHProxy(), newDesktop(), newLogs(), newTop(),
 			newPause(), newResume(), newFork(), newSnapshot(), newVolume(), newRm()}},
 		{"operate", "Operate a server:", []*cobra.Command{newServe(), newConfig(), newStop(), newDoctor(), newImage(),
 			newKey(), newUser(), newProject(), newUsage(), newWebhook(),

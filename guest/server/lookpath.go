@@ -1,13 +1,20 @@
 package server
 
 import (
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 )
 
-// lookPath finds a program in the PATH of an environment, or in the guest's own.
+// programName is guest.Program.
+const programName = "berth-guest"
+
+// lookPath finds a program in the PATH of an environment, or in the guest's own. The guest itself is in no PATH.
 func lookPath(name string, env []string) (string, error) {
+	if name == programName {
+		return os.Readlink("/proc/self/exe")
+	}
 	if strings.Contains(name, "/") {
 		return name, nil
 	}

@@ -27,7 +27,8 @@ func (c *Config) check(more func(*Config) error) error {
 	return errors.Join(c.checkTogether(), c.checkPools(machineMemory()), c.Server.check(), c.Server.TLS.check(),
 		c.checkAddresses(), c.checkState(), further, c.checkCluster(), err,
 		c.checkLimits(), c.checkKubernetes(), c.checkCORS(), c.checkTraces(), c.checkAudit(), c.checkPreview(),
-		c.checkSignIn(), c.Proxy.checkAll(), c.WebSearch.Check(), c.Pulls.Mirror.check(), c.checkModels())
+		c.checkSignIn(),
+		c.SSH.check(), c.Proxy.checkAll(), c.WebSearch.Check(), c.Pulls.Mirror.check(), c.checkModels())
 }
 
 func (c *Config) checkLimits() error {
@@ -67,8 +68,8 @@ func (c *Config) checkState() error {
 func (c *Config) checkAddresses() error {
 	var wrong []error
 	for _, a := range []struct{ key, address string }{{"server.listen", c.Server.Listen},
-		{"metrics.listen", c.Metrics.Listen}, {"pprof.listen", c.Pprof.Listen}, {"server.tls.acme.listen",
-			c.Server.TLS.ACME.Listen}} {
+		{"metrics.listen", c.Metrics.Listen}, {"pprof.listen", c.Pprof.Listen}, {"ssh.listen", c.SSH.Listen},
+		{"server.tls.acme.listen", c.Server.TLS.ACME.Listen}} {
 		if a.address == "" && a.key != "server.listen" {
 			continue
 		}

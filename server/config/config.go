@@ -66,6 +66,7 @@ type Config struct {
 	CORS       CORS            `yaml:"cors"`
 	E2B        E2B             `yaml:"e2b"`
 	Terminal   OpenTerminal    `yaml:"open_terminal"`
+	SSH        SSH             `yaml:"ssh"`
 	Pulls      Pulls           `yaml:"images"`
 	Console    bool            `yaml:"console"` // serve the web console at /console/. Default: true
 	SignIn     SignIn          `yaml:"sign_in"`

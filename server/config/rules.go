@@ -44,6 +44,9 @@ var keyRules = map[string]keyRule{
 	"log.level":      oneOf("debug", "info", "warn", "error"),
 	"log.format":     oneOf("text", "json"),
 
+	"ssh.connections": zeroOrMore,
+	"ssh.per_address": zeroOrMore,
+
 	"server.connections":             zeroOrMore,
 	"server.per_address":             zeroOrMore,
 	"server.without_key":             zeroOrMore,
