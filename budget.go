@@ -45,4 +45,5 @@ const (
 	ReasonFailures     = "max_repeated_failures"
 	ReasonRepeats      = "max_repeated_calls"
 	ReasonChecksFailed = "checks_failed"
+	ReasonCompaction   = "compaction" // see CompactionEdit
 )

@@ -16,8 +16,16 @@ type Compaction struct {
 
 // ContextManagement is an entry of a request's context_management.
 type ContextManagement struct {
-	Type             string `json:"type"`                        // "compaction"
-	CompactThreshold *int   `json:"compact_threshold,omitempty"` // tokens; nil means the server's default
+	Type             string          `json:"type"`                        // "compaction"
+	CompactThreshold *int            `json:"compact_threshold,omitempty"` // tokens; nil means the server's default
+	Edit             *CompactionEdit `json:"edit,omitempty"`              // set by the Messages API only
+}
+
+// A CompactionEdit is a compaction as the Messages API has it: before a turn, the first one too, and never after the
+// last.
+type CompactionEdit struct {
+	Instructions string `json:"instructions,omitempty"` // for the summary, beside the server's
+	Pause        bool   `json:"pause,omitempty"`        // the response ends after a compaction, with ReasonCompaction
 }
 
 // A CompactedResponse is the answer to POST /v1/responses/compact: items from which

@@ -60,6 +60,7 @@ const (
 	PrefixShellCall       = "sh_"
 	PrefixShellCallOutput = "sho_"
 	PrefixCodeCall        = "ci_"
+	PrefixTextEditorCall  = "tec_"
 	PrefixLocalShellCall  = "lsh_"
 	PrefixLocalShellOut   = "lsho_"
 	PrefixPatchCall       = "apc_"

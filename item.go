@@ -76,6 +76,7 @@ const (
 	ItemShellCall            ItemType = "shell_call"
 	ItemShellCallOutput      ItemType = "shell_call_output"
 	ItemCodeInterpreterCall  ItemType = "code_interpreter_call"
+	ItemTextEditorCall       ItemType = "text_editor_call"
 	ItemLocalShellCall       ItemType = "local_shell_call"
 	ItemLocalShellCallOutput ItemType = "local_shell_call_output"
 	ItemApplyPatchCall       ItemType = "apply_patch_call"

@@ -35,6 +35,7 @@ const (
 
 	ToolImageGeneration = "image_generation"
 	ToolProgrammatic    = "programmatic_tool_calling"
+	ToolTextEditor      = "text_editor"
 	ToolComputer        = "computer"
 	ToolComputerPreview = "computer_use_preview"
 )

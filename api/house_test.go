@@ -178,7 +178,7 @@ func newHouseWith(t *testing.T, kinds []tool.Kind, change func(*api.Options), ru
 	h.engine = engine.New(engine.Options{Responses: st, Runs: st, Usages: st, Objects: st, Journal: events,
 		Models: models, Containers: keeper.Provider(),
 		Tools: tool.NewRegistry(append(standard.Kinds(standard.Options{Containers: keeper.Access(),
-			Kernels: keeper.Access(), VectorStores: vectors,
+			Kernels: keeper.Access(), Editors: keeper.Access(), VectorStores: vectors,
 			MCP: mcp.Options{Containers: keeper.Access(), Gate: &egress.Gate{Policy: &h.reach},
 				Timeout: mcpTimeout, Log: log},
 			WebSearch: websearch.Options{Backend: &h.search, Fetcher: download.New(&egress.Gate{Policy: &h.reach}, maxWebPage),

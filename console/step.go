@@ -31,6 +31,7 @@ var callKinds = map[berth.ItemType]callKind{
 	berth.ItemShellCallOutput:     {"terminal", "Output"},
 	berth.ItemLocalShellCall:      {"terminal", "Shell of the client"},
 	berth.ItemCodeInterpreterCall: {"code", "Code"},
+	berth.ItemTextEditorCall:      {"files", "Text editor"},
 	berth.ItemFileSearchCall:      {"file-search", "File search"},
 	berth.ItemWebSearchCall:       {"globe", "Web search"},
 	berth.ItemMCPCall:             {"plug", "MCP"},

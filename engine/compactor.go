@@ -17,6 +17,7 @@ type compactor struct {
 	raised  int  // lower bound of the threshold after a compaction that freed too little
 	failed  bool // the model could not summarise; no further compaction
 	rescued bool // a compaction followed the upstream's refusal of a turn
+	paused  bool // a compaction ends the response
 }
 
 // truncationAuto is the value of "truncation" that lets the engine drop old items.
@@ -43,6 +44,16 @@ func (c *compactor) threshold() (threshold int, wanted bool) {
 	return max(threshold, c.raised), wanted && !c.failed
 }
 
+// edit returns how the Messages API wants compactions, or nil.
+func (c *compactor) edit() *berth.CompactionEdit {
+	for _, m := range c.run.record.Request.ContextManagement {
+		if m.Edit != nil {
+			return m.Edit
+		}
+	}
+	return nil
+}
+
 // triggered reports whether the request is for a compaction only.
 func (c *compactor) triggered() bool {
 	input := c.run.record.Input
@@ -62,7 +73,7 @@ func (c *compactor) ownsWindow() bool {
 func (c *compactor) before(ctx context.Context, first bool) error {
 	threshold, wanted := c.threshold()
 	input := c.run.record.Input
-	if first && (len(input) == 0 || !transcript.IsResult(input[len(input)-1])) {
+	if first && c.edit() == nil && (len(input) == 0 || !transcript.IsResult(input[len(input)-1])) {
 		threshold, _ = c.window.Bound(&model.Request{})
 	}
 	if !wanted || threshold == 0 {
@@ -73,7 +84,7 @@ func (c *compactor) before(ctx context.Context, first bool) error {
 
 // after compacts after the last turn, if the context is above its threshold.
 func (c *compactor) after(ctx context.Context) error {
-	if threshold, wanted := c.threshold(); wanted && threshold > 0 && !c.triggered() {
+	if threshold, wanted := c.threshold(); wanted && threshold > 0 && !c.triggered() && c.edit() == nil {
 		return c.above(ctx, threshold)
 	}
 	return nil
@@ -139,6 +150,9 @@ func (c *compactor) compact(ctx context.Context) error {
 	}
 	s := summarizer{provider: r.provider, window: c.window, attempts: newTurnAttempts(r.engine.Retry), log: r.log()}
 	req.Prefer = r.origin
+	if edit := c.edit(); edit != nil {
+		s.instructions = edit.Instructions
+	}
 	text, usage, err := s.summarize(ctx, req)
 	r.usage.Add(usage)
 	r.summaryUsage += usage.OutputTokens
@@ -151,6 +165,7 @@ func (c *compactor) compact(ctx context.Context) error {
 		Replaces: c.ownsWindow(),
 		Kept:     transcript.Survivors(view.Items, s.window.Kept(threshold))})
 	c.counted = 0
+	c.paused = c.edit() != nil && c.edit().Pause
 	r.writer.SetUsage(r.usage, s.turns...)
 	return r.writer.Update(ctx, func(body berth.Response) []berth.Event {
 		next := len(body.Output)

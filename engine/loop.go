@@ -207,7 +207,10 @@ func (r *run) proceed(ctx context.Context, first bool) (over bool, err error) {
 	if bound := r.guard.exhausted(&body, r.usage.TotalTokens); bound != "" {
 		return true, r.stop(ctx, bound)
 	}
-	return false, r.compactor.before(ctx, first)
+	if err := r.compactor.before(ctx, first); err != nil || !r.compactor.paused {
+		return false, err
+	}
+	return true, r.stop(ctx, berth.ReasonCompaction)
 }
 
 // runCalls runs the pending hosted calls, in the model's order, and the programs among them

@@ -52,6 +52,11 @@ func (e *Engine) CountTokens(ctx context.Context, caller berth.Caller, req *bert
 	return model.Estimate(first), nil
 }
 
+// Summary returns the summary of a compaction item that the server of an engine has made.
+func Summary(e *Engine, p berth.ProjectID, it berth.Item) (string, error) {
+	return e.transcripts.Summary(p, it)
+}
+
 // Compact returns a shorter context for a request: a summary and the messages that remain
 // verbatim. It stores nothing but the usage.
 func (e *Engine) Compact(ctx context.Context, caller berth.Caller,

@@ -27,15 +27,22 @@ type summarizer struct {
 	window   transcript.Window
 	attempts *turnAttempts
 	log      *slog.Logger
-	turns    []berth.UpstreamUsage // of all attempts whose upstream is known
+
+	instructions string // the client's, beside compactPrompt
+
+	turns []berth.UpstreamUsage // of all attempts whose upstream is known
 }
 
 // summarize returns the model's summary of the context of a request, and the usage of all
 // attempts. It drops the oldest items of a context that does not fit the window.
 func (s *summarizer) summarize(ctx context.Context, req *model.Request) (string, berth.Usage, error) {
 	out := *req
+	prompt := compactPrompt
+	if s.instructions != "" {
+		prompt += "\nThe client asks for this about the summary:\n\n" + s.instructions
+	}
 	out.Items = append(slices.Clip(req.Items), berth.NewItem(berth.Message{Type: berth.ItemMessage, Role: "user",
-		Content: []berth.Content{{Type: "input_text", Text: compactPrompt}}}))
+		Content: []berth.Content{{Type: "input_text", Text: prompt}}}))
 	out.ToolChoice = model.ToolChoice{Mode: "none"}
 	out.MaxOutputTokens, out.Text, out.Logprobs, out.TopLogprobs = 0, berth.TextConfig{}, false, nil
 	var spent berth.Usage

@@ -112,7 +112,8 @@ func tools(b *base, containers *container.Access, vectors *vectorstore.Service, 
 		return nil, config.In(err)
 	}
 	return tool.NewRegistry(standard.Kinds(standard.Options{Containers: containers, Kernels: containers,
-		Desktops: containers, Shell: limits, Environment: shellEnvironment(config.Shell, b.quota.Limits),
+		Desktops: containers, Editors: containers, Shell: limits,
+		Environment:  shellEnvironment(config.Shell, b.quota.Limits),
 		Computer:     computer.Limits{Timeout: config.Shell.Timeout},
 		Code:         codeinterpreter.Limits{Timeout: config.Shell.Timeout, Output: config.Shell.Output},
 		VectorStores: vectors, MCP: servers, WebSearch: web,

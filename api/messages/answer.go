@@ -37,6 +37,7 @@ type answer struct {
 	searches []string // of servedItem, as the next two
 	programs map[string]string
 	outputs  func() map[string]berth.FileID
+	summary  func(berth.Item) (string, error)
 
 	next    int // number of blocks that a stream has sent completely
 	started bool
@@ -67,6 +68,7 @@ const (
 	kindCall
 	kindServerCall // a body, whose input a stream sends as a delta
 	kindResult
+	kindCompaction // a body, which a stream sends as a delta
 )
 
 // newAnswer returns the answer to a request. The tools of r must be final.
@@ -239,7 +241,8 @@ func (a *answer) close(ev *berth.Event) error {
 
 // serve adds the blocks of an item of a hosted tool. A stream sends the input of a call as one delta.
 func (a *answer) serve(item int, it berth.Item) error {
-	s := servedItem{request: a.request, searches: &a.searches, programs: a.programs, outputs: a.outputs}
+	s := servedItem{request: a.request, searches: &a.searches, programs: a.programs, outputs: a.outputs,
+		summary: a.summary}
 	if err := s.read(it); err != nil {
 		return err
 	}
@@ -252,6 +255,12 @@ func (a *answer) serve(item int, it berth.Item) error {
 			continue
 		}
 		b := &outputBlock{item: item, kind: kindResult, body: body}
+		if c, ok := body.(compactionOutput); ok {
+			b.kind = kindCompaction
+			if a.request.Stream {
+				b.deltas = []any{compactionDelta{"compaction_delta", c.Content, c.EncryptedContent}}
+			}
+		}
 		if c, ok := body.(callOutput); ok {
 			b.kind = kindServerCall
 			if a.request.Stream {
@@ -348,6 +357,8 @@ func (a *answer) end(r *berth.Response) {
 		a.stop = "max_tokens"
 	case cause != nil && cause.Reason == "content_filter":
 		a.stop = "refusal"
+	case cause != nil && cause.Reason == berth.ReasonCompaction:
+		a.stop = "compaction"
 	case cause != nil: // a limit of this server, after which a new request can continue
 		a.stop = "pause_turn"
 	case a.refusal != "":
@@ -391,6 +402,10 @@ func (b *outputBlock) output(whole bool) any {
 		return redactedOutput{"redacted_thinking", b.sign}
 	case kindCall:
 		return callOutput{Type: "tool_use", ID: b.id, Name: b.name, Input: inputOf(text), Caller: b.caller}
+	case kindCompaction:
+		if !whole {
+			return compactionOutput{Type: "compaction"}
+		}
 	case kindServerCall:
 		c := b.body.(callOutput)
 		if !whole {

@@ -13,6 +13,7 @@ import (
 const (
 	editToolUses = "clear_tool_uses_20250919"
 	editThinking = "clear_thinking_20251015"
+	editCompact  = "compact_20260112"
 )
 
 // A contextManagement is the value of "context_management".
@@ -28,6 +29,8 @@ type contextEdit struct {
 	ClearAtLeast *editLimit      `json:"clear_at_least"`    // of tokens, or nothing is cleared
 	ExcludeTools []string        `json:"exclude_tools"`     // whose results stay
 	ClearInputs  json.RawMessage `json:"clear_tool_inputs"` // true, or the names of tools
+	Instructions string          `json:"instructions"`
+	Pause        bool            `json:"pause_after_compaction"`
 }
 
 // An editLimit is a number of input_tokens, tool_uses or thinking_turns.
@@ -40,7 +43,8 @@ type editLimit struct {
 const (
 	defaultTrigger   = 100_000 // tokens
 	defaultToolUses  = 3
-	defaultThoughtOf = 1 // turns
+	defaultThoughtOf = 1       // turns
+	defaultCompact   = 150_000 // tokens
 )
 
 // A toolUsesCleared reports an edit of tool uses.
@@ -65,6 +69,10 @@ var editRules = map[string]rule.Rule{
 	editToolUses: rule.OpenObject(rule.Fields{"trigger": limitRule, "keep": limitRule, "clear_at_least": limitRule,
 		"exclude_tools": rule.List(rule.Text(1, 200), 512), "clear_tool_inputs": inputsRule}),
 	editThinking: rule.OpenObject(rule.Fields{"keep": keepRule}),
+	editCompact: rule.OpenObject(rule.Fields{"instructions": rule.Text(0, 64<<10),
+		"pause_after_compaction": rule.Boolean,
+		"trigger": rule.OpenObject(rule.Fields{"type": rule.OneOf("input_tokens"),
+			"value": rule.Integer(1, math.MaxInt32)}, "type", "value")}),
 }
 
 // contextRule checks context_management.

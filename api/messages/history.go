@@ -108,6 +108,9 @@ func (h *history) block(b *contentBlock) error {
 			return nil
 		}
 		h.served = append(h.served, *b)
+	case "compaction":
+		h.close()
+		h.compacted(b)
 	case "container_upload":
 		if h.role != "assistant" {
 			h.uploads = append(h.uploads, berth.FileID(b.FileID))
@@ -397,6 +400,8 @@ func (h *history) serve(c, result contentBlock) {
 		h.add(berth.ShellCallOutput{Type: berth.ItemShellCallOutput, CallID: c.ID, Status: berth.StatusCompleted,
 			Output: []berth.ShellContent{{Stdout: one.Stdout, Stderr: one.Stderr,
 				Outcome: berth.ShellOutcome{Type: "exit", ExitCode: &one.ReturnCode}}}})
+	case c.Name == editorName:
+		h.serveEditor(c, result)
 	default:
 		h.serveAny(c, result)
 	}

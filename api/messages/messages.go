@@ -11,6 +11,7 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/exchange"
+	"github.com/berth-run/berth/engine"
 )
 
 // Routes returns the routes of the door.
@@ -93,6 +94,7 @@ func (d *Door) start(ctx context.Context, c berth.Caller, req *messageRequest) (
 			a.programs[p.CallID] = programID(&p)
 		}
 	}
+	a.summary = func(it berth.Item) (string, error) { return engine.Summary(d.Engine, c.Project, it) }
 	a.outputs = func() map[string]berth.FileID { return d.files.ids(ctx, c, a.container) }
 	return a, nil
 }

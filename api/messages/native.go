@@ -19,7 +19,7 @@ import (
 // back unchanged: signatures, cache marks and citations survive.
 
 // ours are the marks of texts that only this server can read, in earlier answers.
-var ours = [][]byte{[]byte(signed), []byte(sealed)}
+var ours = [][]byte{[]byte(signed), []byte(sealed), []byte(compacted)}
 
 // passes reports whether a request can pass to the upstream of its model.
 func (d *Door) passes(m *messageRequest, body []byte) bool {

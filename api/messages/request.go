@@ -95,6 +95,7 @@ type contentBlock struct {
 	Data       string          `json:"data"`
 	FileID     string          `json:"file_id"`
 	Caller     caller          `json:"caller"`
+	Encrypted  string          `json:"encrypted_content"`
 }
 
 // A source is the content of an image or a document.

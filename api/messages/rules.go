@@ -188,8 +188,11 @@ var (
 		"mcp_tool_result":                        serverResult,
 		"container_upload":                       answered(),
 		"fallback":                               answered(),
+		"compaction":                             compactionBlock,
 		"search_result":                          searchResult, "document": documentBlock, "image": imageBlock,
 	}
+
+	compactionBlock = rule.OpenObject(rule.Fields{"content": rule.AnyText, "encrypted_content": rule.AnyText})
 
 	call         = answered("id", "name", "input")
 	serverResult = answered("tool_use_id")

@@ -54,6 +54,8 @@ type servedItem struct {
 
 	// outputs returns the ids of the container's files, by path. It is called if a command has changed files.
 	outputs func() map[string]berth.FileID
+	// summary returns the summary of a compaction.
+	summary func(berth.Item) (string, error)
 }
 
 func (s *servedItem) call(c callOutput)     { s.blocks = append(s.blocks, c) }
@@ -82,7 +84,10 @@ func (s *servedItem) read(it berth.Item) error {
 		if err := it.Decode(&out); err != nil {
 			return err
 		}
-		files := s.changed(out.Berth)
+		var files []any
+		if out.Berth != nil {
+			files = s.changed("bash_code_execution_output", out.Berth.Files)
+		}
 		for i, c := range out.Output {
 			result := newBashResult(c)
 			if i == len(out.Output)-1 { // which of the commands has changed a file is not known
@@ -99,7 +104,23 @@ func (s *servedItem) read(it berth.Item) error {
 		id := serverID(prefixServer, c.ID)
 		s.call(callOutput{Type: "server_tool_use", ID: id, Name: "code_execution",
 			Input: object("code", c.Code), Caller: direct})
-		s.result(resultOutput{Type: "code_execution_tool_result", ToolUseID: id, Content: newCodeResult(&c)})
+		result := newCodeResult(&c)
+		if c.Berth != nil {
+			result.Content = append(result.Content, s.changed("code_execution_output", c.Berth.Files)...)
+		}
+		s.result(resultOutput{Type: "code_execution_tool_result", ToolUseID: id, Content: result})
+	case berth.ItemCompaction:
+		block, err := s.compaction(it)
+		if err != nil {
+			return err
+		}
+		s.blocks = append(s.blocks, block)
+	case berth.ItemTextEditorCall:
+		var c berth.TextEditorCall
+		if err := it.Decode(&c); err != nil {
+			return err
+		}
+		s.readEditor(&c)
 	case berth.ItemToolSearchCall:
 		var c berth.ToolSearchCall
 		if err := it.Decode(&c); err != nil {
@@ -146,22 +167,19 @@ func approvalText(a *berth.ApprovalRequest) string {
 	return "The call of " + a.Name + " did not run. This server requires approval of it: " + a.Arguments
 }
 
-// changed returns the files that commands have made or changed.
-func (s *servedItem) changed(changes *berth.ShellBerth) []any {
-	if changes == nil || s.outputs == nil {
-		return nil
-	}
+// changed returns blocks for the files that a call has made or changed.
+func (s *servedItem) changed(block string, changes []berth.FileChange) []any {
 	var files []any
 	var ids map[string]berth.FileID
-	for _, f := range changes.Files {
-		if f.Type == "deleted" {
+	for _, f := range changes {
+		if f.Type == "deleted" || s.outputs == nil {
 			continue
 		}
 		if ids == nil {
 			ids = s.outputs()
 		}
 		if id := ids[f.Path]; id != "" {
-			files = append(files, fileOutput{"bash_code_execution_output", id})
+			files = append(files, fileOutput{block, id})
 		}
 	}
 	return files

@@ -59,6 +59,9 @@ func (m *messageRequest) offered(h *history) (*offers, error) {
 			return nil, err
 		}
 		o.add(at, body)
+		if shell, ok := body.(berth.ShellTool); ok {
+			o.add(at, newEditor(shell.Environment))
+		}
 	}
 	if m.programCaller() != "" {
 		o.add("tools", map[string]string{"type": berth.ToolProgrammatic})
@@ -154,6 +157,12 @@ func (m *messageRequest) codeTool(p *toolParam, uploads []berth.FileID) (any, er
 		container = map[string]any{"type": "auto", "file_ids": append([]berth.FileID{}, uploads...)}
 	}
 	return map[string]any{"type": berth.ToolCode, "container": container}, nil
+}
+
+// newEditor returns the text editor beside a shell, in the same container.
+func newEditor(shell *berth.ShellToolEnvironment) berth.TextEditorTool {
+	return berth.TextEditorTool{Type: berth.ToolTextEditor,
+		Environment: &berth.ShellToolEnvironment{Type: shell.Type, ContainerID: shell.ContainerID}}
 }
 
 // environment returns the place where code_execution runs.

@@ -47,6 +47,7 @@ func (m *messageRequest) translate(items *request.Rules) (*translation, error) {
 	}
 	if m.ContextManagement != nil {
 		m.applied = append(m.applied, m.edit()...)
+		r.ContextManagement = m.compaction()
 	}
 	h := &history{items: []berth.Item{}, files: map[string]string{}, functions: m.functions(),
 		referenced: map[string]bool{}, programs: map[string]string{}}

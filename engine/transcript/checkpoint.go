@@ -88,6 +88,13 @@ func (s *Service) Compaction(p berth.ProjectID, c Checkpoint) berth.Item {
 		EncryptedContent: s.seals.seal(p, berth.ItemCompaction, c)})
 }
 
+// Summary returns the summary of a compaction item. The error is for the client.
+func (s *Service) Summary(p berth.ProjectID, it berth.Item) (string, error) {
+	var c Checkpoint
+	err := s.seals.open(p, it, &c)
+	return c.Summary, err
+}
+
 // IsCompaction reports whether an item is a compaction.
 func IsCompaction(it berth.Item) bool { return it.Type() == berth.ItemCompaction }
 

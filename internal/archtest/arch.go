@@ -113,7 +113,9 @@ var Imports = map[string][]string{
 	"tool/program":         {"", "internal/rule", "tool", "tool/program/javascript"},
 	"tool/shell":           {"", "guest", "internal/rule", "tool"},
 	"tool/filesearch":      {"", "internal/rule", "tool", "vectorstore"},
-	"tool/standard": {"tool", "tool/filesearch", "tool/codeinterpreter", "tool/computer", "tool/custom",
+	"tool/texteditor":      {"", "guest", "tool"},
+	"tool/standard": {"tool", "tool/texteditor", "tool/filesearch", "tool/codeinterpreter", "tool/computer",
+		"tool/custom",
 		"tool/function", "tool/imagegeneration", "tool/localshell", "tool/mcp", "tool/patch", "tool/program",
 		"tool/search", "tool/shell", "tool/websearch"},
 	"egress":        {"egress/allow", "egress/proxy"},
@@ -291,6 +293,7 @@ var Bans = map[string][]string{
 	"github.com/openai/openai-go/v3":         {"demo/tools", "examples/coding-agent"},
 
 	"net/http": {"console", "api", "site", "ssh", "api/mcp", "api/openterminal", "api/messages", "api/e2b",
+		"tool/texteditor",
 		"api/envd", "cluster",
 		"cluster/peer", "internal/forward", "api/assistants", "api/socket", "container/command",
 		"api/chat", "api/exchange", "api/preview", "webhook", "audit/forward", "egress", "download", "people/oidc",

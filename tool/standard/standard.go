@@ -17,6 +17,7 @@ import (
 	"github.com/berth-run/berth/tool/program"
 	"github.com/berth-run/berth/tool/search"
 	"github.com/berth-run/berth/tool/shell"
+	"github.com/berth-run/berth/tool/texteditor"
 	"github.com/berth-run/berth/tool/websearch"
 )
 
@@ -25,6 +26,7 @@ type Options struct {
 	Containers   shell.Containers
 	Kernels      codeinterpreter.Containers
 	Desktops     computer.Containers
+	Editors      texteditor.Containers
 	Shell        shell.Limits
 	Environment  shell.DefaultEnvironment
 	Code         codeinterpreter.Limits
@@ -45,6 +47,7 @@ func Kinds(opts Options) []tool.Kind {
 		shell.Kind(opts.Containers, opts.Shell, opts.Environment),
 		filesearch.Kind(opts.VectorStores),
 		codeinterpreter.Kind(opts.Kernels, opts.Code),
+		texteditor.Kind(opts.Editors),
 		localshell.Kind(),
 		mcp.Kind(opts.MCP),
 		patch.Kind(),
