@@ -145,7 +145,6 @@ func (h *handlers) routes() []exchange.Route {
 		on("GET /v1/containers/{container}/ports/{port}", h.ports.Connect),
 		on("POST /v1/containers/{container}/ports/{port}", h.ports.CreateLink, storesNothing, storesLittle),
 		on("/v1/containers/{container}/ports/{port}/{path...}", h.ports.Port, throughContainer),
-
 		on("POST /v1/ssh_keys", h.sshKeys.create),
 		on("GET /v1/ssh_keys", h.sshKeys.list, readsQuery),
 		on("GET /v1/ssh_keys/{ssh_key}", h.sshKeys.get),
