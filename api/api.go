@@ -332,14 +332,6 @@ type Rooms struct {
 	Usage         *usage.Reader
 }
 
-// ModelOptions configure the listing of models, upstreams and costs.
-type ModelOptions struct {
-	Models    Models
-	Upstreams func() []berth.Upstream // nil shows no upstreams
-	Currency  string                  // of costs; default usd
-	Priced    func() bool             // whether any model has a price; default yes
-}
-
 // MCPOptions are the parts of the MCP server.
 type MCPOptions struct {
 	Sessions *session.Service // nil serves no MCP
@@ -356,13 +348,6 @@ type PreviewOptions struct {
 	// Domain is the parent domain of the host names of ports, PORT-CONTAINER.DOMAIN.
 	// If it is empty, ports have no hosts.
 	Domain string
-}
-
-// Models lists the models that requests may use; *model.Router implements it.
-type Models interface {
-	Models(ctx context.Context) ([]berth.Model, error)
-	// Model returns a model, even an unlisted one. Its errors for clients are *berth.Error.
-	Model(ctx context.Context, name string) (berth.Model, error)
 }
 
 // handlers holds the handlers by noun, and the doors: the handlers in packages of their own.

@@ -1,12 +1,28 @@
 package api
 
 import (
+	"context"
 	"net/http"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/exchange"
 	"github.com/berth-run/berth/internal/rule"
 )
+
+// ModelOptions configure the listing of models, upstreams and costs.
+type ModelOptions struct {
+	Models    Models
+	Upstreams func() []berth.Upstream // nil shows no upstreams
+	Currency  string                  // of costs; default usd
+	Priced    func() bool             // whether any model has a price; default yes
+}
+
+// Models lists the models that requests may use; *model.Router implements it.
+type Models interface {
+	Models(ctx context.Context) ([]berth.Model, error)
+	// Model returns a model, even an unlisted one. Its errors for clients are *berth.Error.
+	Model(ctx context.Context, name string) (berth.Model, error)
+}
 
 // models serves the models that requests may use, and their upstreams.
 type models struct {
