@@ -170,7 +170,11 @@ func (b *backup) copyKeys(ctx context.Context) error {
 		names = names[:2]
 	}
 	for _, name := range names {
-		if err := statefile.Copy(ctx, filepath.Join(b.state, name), filepath.Join(b.to, name)); err != nil {
+		err := statefile.Copy(ctx, filepath.Join(b.state, name), filepath.Join(b.to, name))
+		if name == "node_id" && errors.Is(err, fs.ErrNotExist) { // no server has started yet
+			_, err = NodeID(b.to)
+		}
+		if err != nil {
 			return err
 		}
 	}
