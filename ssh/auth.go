@@ -253,7 +253,7 @@ func (d *Door) certificate(ctx context.Context, meta ssh.ConnMetadata, cert *ssh
 		}
 		// It also refuses critical options, except source-address.
 		if err := checker.CheckCert(string(project), cert); err != nil {
-			return nil, err
+			return nil, fmt.Errorf("check certificate: %w", err)
 		}
 		role := a.Role
 		if role == "" {

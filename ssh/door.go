@@ -11,6 +11,7 @@ package ssh
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -19,6 +20,7 @@ import (
 	"time"
 
 	"golang.org/x/crypto/ssh"
+	"golang.org/x/sys/unix"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/audit"
@@ -190,9 +192,14 @@ func (d *Door) Serve(l net.Listener) error {
 // acceptPause is the time before the next try after a lack of file descriptors.
 const acceptPause = 100 * time.Millisecond
 
+// temporary reports whether a later try to accept a connection may succeed.
 func temporary(err error) bool {
-	e, ok := errors.AsType[net.Error](err)
-	return ok && e.Temporary() //nolint:staticcheck // as net/http does
+	for _, lack := range []error{unix.EMFILE, unix.ENFILE, unix.ENOBUFS, unix.ENOMEM, unix.ECONNABORTED, unix.EINTR} {
+		if errors.Is(err, lack) {
+			return true
+		}
+	}
+	return false
 }
 
 const reasonGuesses = "too many failures"
@@ -254,7 +261,11 @@ func (d *Door) handshake(raw net.Conn, config *ssh.ServerConfig) (*ssh.ServerCon
 	late := d.opts.Clock.AfterFunc(d.opts.Limits.Handshake, func() { raw.Close() })
 	defer late.Stop()
 	config.AddHostKey(d.opts.HostKey)
-	return ssh.NewServerConn(raw, config)
+	sc, channels, requests, err := ssh.NewServerConn(raw, config)
+	if err != nil {
+		return nil, nil, nil, fmt.Errorf("shake hands: %w", err)
+	}
+	return sc, channels, requests, nil
 }
 
 // Tunnel serves a connection that came as a request to the API, whose caller needs no further proof. It ends with ctx.

@@ -51,11 +51,11 @@ type hostKey struct {
 func newHostKey(key store.ObjectKey) (*store.Object, error) {
 	_, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("make host key: %w", err)
 	}
 	block, err := ssh.MarshalPrivateKey(private, "")
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("encode host key: %w", err)
 	}
 	body, err := json.Marshal(hostKey{string(pem.EncodeToMemory(block))})
 	return &store.Object{ObjectKey: key, CreatedAt: time.Now().Unix(), Body: body}, err

@@ -61,7 +61,10 @@ func (l *loop) Addr() net.Addr { return &net.UnixAddr{Net: "unix"} }
 
 func (l *loop) close() error {
 	close(l.closed)
-	return l.server.Close()
+	if err := l.server.Close(); err != nil {
+		return fmt.Errorf("close the way to the API: %w", err)
+	}
+	return nil
 }
 
 // client returns a client of the API for a caller. release closes its connections.

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"strconv"
@@ -171,7 +172,7 @@ func (c *conn) startListener(req listenRequest) (*remoteListener, error) {
 	mux, err := yamux.Server(&processPipe{lines, p, ctx, end}, config)
 	if err != nil {
 		l.end()
-		return nil, err
+		return nil, fmt.Errorf("share the listener's connection: %w", err)
 	}
 	go func() {
 		defer close(l.done)
