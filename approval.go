@@ -85,6 +85,14 @@ type ApprovalResponse struct {
 	Reason            string   `json:"reason,omitempty"` // shown to the model
 }
 
+// An ApprovalAnswer states who answered an approval request.
+type ApprovalAnswer struct {
+	ApprovalRequestID string `json:"approval_request_id"`
+	Approve           bool   `json:"approve"`
+	KeyID             KeyID  `json:"key_id,omitempty"` // of the request; user_… of a person who has signed in
+	Person            string `json:"person,omitempty"` // who signed in, or answers for the key
+}
+
 type commandPatterns struct {
 	Commands []string `json:"commands"`
 }

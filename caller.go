@@ -8,6 +8,9 @@ type Caller struct {
 	Project ProjectID
 	Key     KeyID // empty when the server runs without keys; user_… of a person who has signed in
 
+	// Person is what others see of the person who makes the request, or who answers for its key. It may be empty.
+	Person string
+
 	// Session is the session of a person: requests that run end with it.
 	Session string
 
@@ -81,8 +84,10 @@ type Key struct {
 	Role       Role  // what the key may do; empty for all that a key of its project may
 	Scope      KeyScope
 
-	// Bound are the permissions of the owner now, which the key cannot exceed. They are not stored.
-	Bound Permission
+	// Bound are the permissions of the owner now, which the key cannot exceed, and Person is what others see of the
+	// owner. Neither is stored.
+	Bound  Permission
+	Person string
 
 	// Limits are the key's own limits, which apply besides those of its project.
 	Limits KeyLimits
@@ -105,7 +110,7 @@ func (k *Key) Permissions() Permission {
 
 // Caller returns the caller with the key.
 func (k *Key) Caller() Caller {
-	c := Caller{Project: k.Project, Key: k.ID, Session: k.Session, Permissions: k.Permissions()}
+	c := Caller{Project: k.Project, Key: k.ID, Person: k.Person, Session: k.Session, Permissions: k.Permissions()}
 	if !k.Scope.Empty() {
 		c.Scope = &k.Scope
 	}

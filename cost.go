@@ -83,6 +83,9 @@ type ResponseBerth struct {
 	// the latest may be missing.
 	Timings []Timing `json:"timings,omitempty"`
 
+	// Approvals are the approval requests that the input answers, and by whom.
+	Approvals []ApprovalAnswer `json:"approvals,omitempty"`
+
 	// StopSequence is the stop sequence that ended the answer, if the request has any and the upstream reports it.
 	StopSequence string `json:"stop_sequence,omitempty"`
 }

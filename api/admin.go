@@ -31,10 +31,15 @@ var (
 	ownerRule = rule.Text(1, 256)
 	scopeRule = rule.Object(rule.Fields{"routes": rule.List(rule.Text(1, 256), 100),
 		"tools": rule.List(rule.Text(1, 64), 50)})
-	updateKeyBody = rule.Object(rule.Fields{"limits": keyLimitsRule}, "limits")
-	limitRule     = rule.Integer(-1, 1<<60)
-	costRule      = rule.Decimal(-1, 1e9)
-	limitsRule    = rule.Object(rule.Fields{"requests_per_minute": limitRule, "tokens_per_minute": limitRule,
+	updateKeyBody = rule.Object(rule.Fields{"name": rule.Text(1, 256), "note": noteRule,
+		"owner": rule.Text(0, 256), "expires_in_seconds": lifeRule, "role": roleRule(berth.ProjectRoles),
+		"scope": scopeRule, "limits": keyLimitsRule})
+	updateAdminKeyBody = rule.Object(rule.Fields{"name": rule.Text(1, 256), "note": noteRule,
+		"owner": rule.Text(0, 256), "expires_in_seconds": lifeRule, "role": roleRule(berth.OrganizationRoles),
+		"scope": scopeRule})
+	limitRule  = rule.Integer(-1, 1<<60)
+	costRule   = rule.Decimal(-1, 1e9)
+	limitsRule = rule.Object(rule.Fields{"requests_per_minute": limitRule, "tokens_per_minute": limitRule,
 		"responses": limitRule, "containers": limitRule,
 		"container_minutes": limitRule, "storage_bytes": limitRule, "snapshots": limitRule,
 		"cost_per_month": costRule, "templates": rule.List(rule.Text(1, 256), 100),
@@ -76,8 +81,20 @@ func checkScope(s berth.KeyScope) error {
 	return nil
 }
 
+// An updateAdminKeyRequest changes an admin key. What is absent stays.
+type updateAdminKeyRequest struct {
+	Name             *string         `json:"name"`
+	ExpiresInSeconds *int64          `json:"expires_in_seconds"` // from now on
+	Note             *string         `json:"note"`
+	Owner            *string         `json:"owner"` // id or address of a person; "" for nobody
+	Role             *berth.Role     `json:"role"`
+	Scope            *berth.KeyScope `json:"scope"` // replaces the key's scope
+}
+
+// An updateKeyRequest changes a key of a project. What is absent stays.
 type updateKeyRequest struct {
-	Limits berth.KeyLimits `json:"limits"` // replaces the key's limits
+	updateAdminKeyRequest
+	Limits *berth.KeyLimits `json:"limits"` // replaces the key's limits
 }
 
 type projectRequest struct {
@@ -183,13 +200,42 @@ func (h *admin) create(x *exchange.Exchange, r *http.Request, c berth.Caller, p 
 	if err := checkScope(body.Scope); err != nil {
 		return nil, "", err
 	}
-	k, secret, err := h.service.By(c.Key).CreateKey(r.Context(), p, project.KeyRequest{Name: body.Name, Note: body.Note,
+	k, secret, err := h.service.By(c).CreateKey(r.Context(), p, project.KeyRequest{Name: body.Name, Note: body.Note,
 		Owner: body.Owner, Lifetime: time.Duration(body.ExpiresInSeconds) * time.Second, Role: body.Role,
 		Scope: body.Scope, Limits: body.Limits})
 	if errors.Is(err, project.ErrArchived) {
 		err = berth.Errorf(berth.CodeInvalid, "Project '%s' is archived.", p)
 	}
 	return k, secret, err
+}
+
+// update changes the key of the path if it belongs to a project, and returns it.
+func (h *admin) update(x *exchange.Exchange, r *http.Request, c berth.Caller, p berth.ProjectID,
+	accepted rule.Rule) (*berth.Key, error) {
+	var body updateKeyRequest
+	if err := x.Decode(r, accepted, &body); err != nil {
+		return nil, err
+	}
+	k, err := h.find(r, p)
+	if err != nil {
+		return nil, err
+	}
+	if body.Scope != nil {
+		if err := checkScope(*body.Scope); err != nil {
+			return nil, err
+		}
+	}
+	change := project.KeyChange{Name: body.Name, Note: body.Note, Owner: body.Owner, Role: body.Role, Scope: body.Scope,
+		Limits: body.Limits}
+	if body.ExpiresInSeconds != nil {
+		life := time.Duration(*body.ExpiresInSeconds) * time.Second
+		change.Lifetime = &life
+	}
+	k, err = h.service.By(c).UpdateKey(r.Context(), k.ID, change)
+	if errors.Is(err, berth.ErrNotFound) {
+		err = berth.NotFound("API key", rule.Clip(r.PathValue("key")))
+	}
+	return k, err
 }
 
 // list returns a page of the keys of a project, the oldest first by default.
@@ -228,7 +274,7 @@ func (h *admin) revoke(r *http.Request, c berth.Caller, p berth.ProjectID) (bert
 	if err != nil {
 		return "", err
 	}
-	_, err = h.service.By(c.Key).RevokeKeys(r.Context(), []berth.KeyID{k.ID}, false)
+	_, err = h.service.By(c).RevokeKeys(r.Context(), []berth.KeyID{k.ID}, false)
 	switch {
 	case errors.Is(err, project.ErrLastKey):
 		return "", berth.Errorf(berth.CodeConflict,
@@ -279,4 +325,13 @@ func (h *admin) deleteAdminKey(x *exchange.Exchange, r *http.Request, c berth.Ca
 		return err
 	}
 	return x.JSON(http.StatusOK, exchange.Deleted(id, "organization.admin_api_key.deleted"))
+}
+
+// updateAdminKey serves POST /v1/organization/admin_api_keys/{key}.
+func (h *admin) updateAdminKey(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	k, err := h.update(x, r, c, berth.AdminProject, updateAdminKeyBody)
+	if err != nil {
+		return err
+	}
+	return x.JSON(http.StatusOK, adminKeyOf(k))
 }

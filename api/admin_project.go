@@ -30,7 +30,7 @@ func (h *admin) createProject(x *exchange.Exchange, r *http.Request, c berth.Cal
 	if err := x.Decode(r, createProjectBody, &body); err != nil {
 		return err
 	}
-	service := h.service.By(c.Key)
+	service := h.service.By(c)
 	p, err := service.Create(r.Context(), berth.ProjectID(berth.NewID(berth.PrefixProject)), body.Name)
 	if err == nil && body.Limits != nil {
 		p, err = service.ReplaceLimits(r.Context(), p.ID, *body.Limits)
@@ -85,7 +85,7 @@ func (h *admin) updateProject(x *exchange.Exchange, r *http.Request, c berth.Cal
 		return err
 	}
 	p, err := h.known(r.Context(), r)
-	service := h.service.By(c.Key)
+	service := h.service.By(c)
 	if err == nil && body.Name != "" {
 		p, err = service.Rename(r.Context(), p.ID, body.Name)
 	}
@@ -103,7 +103,7 @@ func (h *admin) updateProject(x *exchange.Exchange, r *http.Request, c berth.Cal
 func (h *admin) archiveProject(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	p, err := h.known(r.Context(), r)
 	if err == nil {
-		p, err = h.service.By(c.Key).Archive(r.Context(), p.ID)
+		p, err = h.service.By(c).Archive(r.Context(), p.ID)
 	}
 	if err != nil {
 		return err
@@ -157,22 +157,12 @@ func (h *admin) getKey(x *exchange.Exchange, r *http.Request, _ berth.Caller) er
 
 // updateKey serves POST /v1/organization/projects/{project}/api_keys/{key}.
 func (h *admin) updateKey(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	var body updateKeyRequest
-	if err := x.Decode(r, updateKeyBody, &body); err != nil {
-		return err
-	}
 	p, err := h.known(r.Context(), r)
 	if err != nil {
 		return err
 	}
-	k, err := h.find(r, p.ID)
+	k, err := h.update(x, r, c, p.ID, updateKeyBody)
 	if err != nil {
-		return err
-	}
-	if err := h.service.By(c.Key).LimitKey(r.Context(), k.ID, body.Limits); err != nil {
-		return err
-	}
-	if k, err = h.find(r, p.ID); err != nil {
 		return err
 	}
 	return x.JSON(http.StatusOK, projectKeyOf(k))

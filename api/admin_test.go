@@ -223,3 +223,46 @@ func TestAdministrationIsRecorded(t *testing.T) {
 		t.Errorf("got %v, want %s", got, want)
 	}
 }
+
+// A key's role changes with the next request, and the record has the old and the new one.
+func TestKeyRoleChange(t *testing.T) {
+	t.Parallel()
+	var record memoryRecord
+	h := newHouse(t, func(o *api.Options) {
+		o.Projects = project.New(project.Options{Objects: storeOf(o), Keys: storeOf(o), Audit: &record})
+	})
+	h.key("sk-admin", berth.AdminProject)
+	path := "/v1/organization/projects/" + h.call(200, "POST", "/v1/organization/projects", `{"name":"x"}`).id() + "/api_keys"
+	key := h.call(200, "POST", path, `{"name":"k","note":"n"}`)
+	h.token = key.at("value").(string)
+	h.call(200, "POST", "/v1/conversations", `{}`)
+	h.call(403, "POST", path+"/"+key.id(), `{"role":"maintainer"}`)
+	h.token = "sk-admin"
+	changed := h.call(200, "POST", path+"/"+key.id(), `{"role":"viewer"}`)
+	if changed.at("role") != "viewer" || changed.at("note") != "n" || changed.at("name") != "k" {
+		t.Errorf("the changed key is %v", changed)
+	}
+	h.call(400, "POST", path+"/"+key.id(), `{"role":"admin"}`)
+	h.call(400, "POST", path+"/"+key.id(), `{"scope":{"routes":["GET /v1/nothing"]}}`)
+	h.call(404, "POST", path+"/key_none", `{"role":"viewer"}`)
+	h.call(404, "POST", "/v1/organization/admin_api_keys/"+key.id(), `{"role":"auditor"}`)
+	h.call(200, "POST", path+"/"+key.id(), `{"scope":{"routes":["GET *"]},"expires_in_seconds":60,"note":""}`)
+	h.call(200, "POST", path+"/"+key.id(), `{}`)
+	h.token = key.at("value").(string)
+	h.call(403, "POST", "/v1/conversations", `{}`)
+	h.token = "sk-admin"
+	auditor := h.call(200, "POST", "/v1/organization/admin_api_keys", `{"name":"a"}`)
+	h.call(200, "POST", "/v1/organization/admin_api_keys/"+auditor.id(), `{"role":"auditor"}`)
+	h.token = auditor.at("value").(string)
+	h.call(403, "POST", "/v1/organization/admin_api_keys/"+auditor.id(), `{"role":"admin"}`)
+	var got []string
+	for _, e := range record.entries {
+		if e.Action == audit.KeyUpdated {
+			got = append(got, e.Object+" "+e.Reason)
+		}
+	}
+	want := key.id() + " role: none to viewer\n" + key.id() + " note, scope, expiry\n" + auditor.id() + " role: none to auditor"
+	if strings.Join(got, "\n") != want {
+		t.Errorf("the record has %q, want %q", got, want)
+	}
+}

@@ -55,6 +55,7 @@ func (h *handlers) routes() []exchange.Route {
 		storesNothing = exchange.StoresNothing
 		storesLittle  = exchange.StoresLittle
 		readsQuery    = exchange.ReadsQuery
+		readsContent  = exchange.ReadsContent
 
 		throughContainer = exchange.ThroughContainer | exchange.NoCORS
 	)
@@ -67,7 +68,7 @@ func (h *handlers) routes() []exchange.Route {
 		on("GET /v1/responses/{response}", h.responses.get, readsQuery),
 		on("DELETE /v1/responses/{response}", h.responses.delete),
 		on("POST /v1/responses/{response}/cancel", h.responses.cancel, storesNothing, storesLittle),
-		on("GET /v1/responses/{response}/bundle", h.bundles.export, readsQuery),
+		on("GET /v1/responses/{response}/bundle", h.bundles.export, readsQuery, readsContent),
 		on("POST /v1/responses/{response}/replay", h.bundles.replay, callsModel),
 		on("POST /v1/bundles", h.bundles.load, exchange.StoresAsItComes),
 		on("GET /v1/responses/{response}/input_items", h.responses.listInput, readsQuery),
@@ -95,7 +96,7 @@ func (h *handlers) routes() []exchange.Route {
 		on("POST /v1/files", h.files.create),
 		on("GET /v1/files", h.files.list, readsQuery),
 		on("GET /v1/files/{file}", h.files.get),
-		on("GET /v1/files/{file}/content", h.files.content),
+		on("GET /v1/files/{file}/content", h.files.content, readsContent),
 		on("DELETE /v1/files/{file}", h.files.delete),
 		on("POST /v1/uploads", h.uploads.create),
 		on("POST /v1/uploads/{upload}/parts", h.uploads.addPart),
@@ -107,12 +108,12 @@ func (h *handlers) routes() []exchange.Route {
 		on("GET /v1/skills/{skill}", h.skills.get),
 		on("POST /v1/skills/{skill}", h.skills.update, storesNothing),
 		on("DELETE /v1/skills/{skill}", h.skills.delete),
-		on("GET /v1/skills/{skill}/content", h.skills.content),
+		on("GET /v1/skills/{skill}/content", h.skills.content, readsContent),
 		on("POST /v1/skills/{skill}/versions", h.skills.createVersion),
 		on("GET /v1/skills/{skill}/versions", h.skills.listVersions, readsQuery),
 		on("GET /v1/skills/{skill}/versions/{version}", h.skills.getVersion),
 		on("DELETE /v1/skills/{skill}/versions/{version}", h.skills.deleteVersion),
-		on("GET /v1/skills/{skill}/versions/{version}/content", h.skills.content),
+		on("GET /v1/skills/{skill}/versions/{version}/content", h.skills.content, readsContent),
 
 		on("POST /v1/batches", h.batches.create),
 		on("GET /v1/batches", h.batches.list, readsQuery),
@@ -127,9 +128,9 @@ func (h *handlers) routes() []exchange.Route {
 		on("POST /v1/containers/{container}/files", h.containers.createFile),
 		on("GET /v1/containers/{container}/files", h.containers.listFiles, readsQuery),
 		on("GET /v1/containers/{container}/watch", h.containers.watch),
-		on("GET /v1/containers/{container}/archive", h.containers.archive, readsQuery),
+		on("GET /v1/containers/{container}/archive", h.containers.archive, readsQuery, readsContent),
 		on("GET /v1/containers/{container}/files/{file}", h.containers.getFile),
-		on("GET /v1/containers/{container}/files/{file}/content", h.containers.fileContent),
+		on("GET /v1/containers/{container}/files/{file}/content", h.containers.fileContent, readsContent),
 		on("DELETE /v1/containers/{container}/files/{file}", h.containers.deleteFile),
 		on("POST /v1/containers/{container}/exec", h.containers.exec, storesNothing, storesLittle),
 		on("POST /v1/containers/{container}/snapshots", h.containers.snapshot),
@@ -172,7 +173,7 @@ func (h *handlers) routes() []exchange.Route {
 		on("GET /v1/vector_stores/{vector_store}/files/{file}", h.vectorStores.getFile),
 		on("POST /v1/vector_stores/{vector_store}/files/{file}", h.vectorStores.updateFile),
 		on("DELETE /v1/vector_stores/{vector_store}/files/{file}", h.vectorStores.deleteFile),
-		on("GET /v1/vector_stores/{vector_store}/files/{file}/content", h.vectorStores.fileContent),
+		on("GET /v1/vector_stores/{vector_store}/files/{file}/content", h.vectorStores.fileContent, readsContent),
 		on("POST /v1/vector_stores/{vector_store}/file_batches", h.vectorStores.createBatch),
 		on("GET /v1/vector_stores/{vector_store}/file_batches/{batch}", h.vectorStores.getBatch),
 		on("POST /v1/vector_stores/{vector_store}/file_batches/{batch}/cancel", h.vectorStores.cancelBatch,
@@ -241,6 +242,7 @@ func (h *handlers) routes() []exchange.Route {
 		on("POST /v1/organization/admin_api_keys", h.admin.createAdminKey, storesNothing, storesLittle),
 		on("GET /v1/organization/admin_api_keys", h.admin.listAdminKeys, readsQuery),
 		on("GET /v1/organization/admin_api_keys/{key}", h.admin.getAdminKey),
+		on("POST /v1/organization/admin_api_keys/{key}", h.admin.updateAdminKey, storesNothing, storesLittle),
 		on("DELETE /v1/organization/admin_api_keys/{key}", h.admin.deleteAdminKey),
 		on("POST /v1/organization/projects", h.admin.createProject, storesNothing, storesLittle),
 		on("GET /v1/organization/projects", h.admin.listProjects, readsQuery),

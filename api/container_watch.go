@@ -12,7 +12,7 @@ import (
 // the stream ends with an error event.
 func (h *containers) watch(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	// before the stream, so that an error sets the HTTP status
-	_, release, err := h.service.Access().Guest(r.Context(), c.Project, containerID(r))
+	_, release, err := h.service.Access().Guest(r.Context(), c, containerID(r))
 	if err != nil {
 		return err
 	}

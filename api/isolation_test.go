@@ -187,6 +187,7 @@ var probed = map[string][]string{
 	"POST /v1/organization/admin_api_keys":                      {},
 	"GET /v1/organization/admin_api_keys":                       {},
 	"GET /v1/organization/admin_api_keys/{key}":                 {`/v1/organization/admin_api_keys/{key}`},
+	"POST /v1/organization/admin_api_keys/{key}":                {`/v1/organization/admin_api_keys/{key}`},
 	"DELETE /v1/organization/admin_api_keys/{key}":              {`/v1/organization/admin_api_keys/{key}`},
 	"POST /v1/organization/projects":                            {},
 	"GET /v1/organization/projects":                             {},

@@ -227,6 +227,7 @@ var permissions = map[string]berth.Permission{
 	"POST /v1/organization/admin_api_keys":                      toManageAll,
 	"GET /v1/organization/admin_api_keys":                       toReadAll,
 	"GET /v1/organization/admin_api_keys/{key}":                 toReadAll,
+	"POST /v1/organization/admin_api_keys/{key}":                toManageAll,
 	"DELETE /v1/organization/admin_api_keys/{key}":              toManageAll,
 	"POST /v1/organization/projects":                            toManageAll,
 	"GET /v1/organization/projects":                             toReadAll,

@@ -303,6 +303,8 @@ func adminRoutes() []*reference.Route {
 		route("POST /v1/organization/admin_api_keys", "Create an admin key", page),
 		route("GET /v1/organization/admin_api_keys", "List admin keys", page),
 		route("GET /v1/organization/admin_api_keys/{key}", "Get an admin key", page),
+		route("POST /v1/organization/admin_api_keys/{key}", "Change an admin key", page).Takes(updateAdminKeyBody,
+			updateAdminKeyRequest{}).Gives(adminKey{}),
 		route("DELETE /v1/organization/admin_api_keys/{key}", "Delete an admin key", page),
 		route("POST /v1/organization/projects", "Create a project", page),
 		route("GET /v1/organization/projects", "List projects", page),
@@ -313,7 +315,7 @@ func adminRoutes() []*reference.Route {
 			page).Takes(createKeyBody, createKeyRequest{}).Gives(projectKey{}),
 		route("GET /v1/organization/projects/{project}/api_keys", "List the keys of a project", page),
 		route("GET /v1/organization/projects/{project}/api_keys/{key}", "Get a key of a project", page),
-		route("POST /v1/organization/projects/{project}/api_keys/{key}", "Limit a key of a project",
+		route("POST /v1/organization/projects/{project}/api_keys/{key}", "Change a key of a project",
 			page).Takes(updateKeyBody, updateKeyRequest{}).Gives(projectKey{}),
 		route("DELETE /v1/organization/projects/{project}/api_keys/{key}", "Delete a key of a project", page),
 	}

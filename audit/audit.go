@@ -79,10 +79,16 @@ const (
 	SSHKeyDeleted     Action = "ssh_key.deleted"
 	// Name: the fingerprint of the public key, or who a certificate is for; Address: the client's; Reason: password,
 	// publickey, certificate or tunnel
-	SSHConnected Action = "ssh.connected"
-	SSHForwarded Action = "ssh.forwarded" // Port, Reason: local or remote; as SSHConnected otherwise
-	SSHEnded     Action = "ssh.ended"     // Reason, Milliseconds; as SSHConnected otherwise
-	SSHRefused   Action = "ssh.refused"   // Address, Reason; Count: failures of the address that it sums up
+	SSHConnected    Action = "ssh.connected"
+	SSHForwarded    Action = "ssh.forwarded"    // Port, Reason: local or remote; as SSHConnected otherwise
+	SSHEnded        Action = "ssh.ended"        // Reason, Milliseconds; as SSHConnected otherwise
+	SSHRefused      Action = "ssh.refused"      // Address, Reason; Count: failures of the address that it sums up
+	ApprovalGiven   Action = "approval.given"   // Object: the response with the answer, Name: the approval request
+	ApprovalRefused Action = "approval.refused" // as ApprovalGiven
+	// Reason: terminal, command, connection, files or port. Each terminal has an entry; of the others, the first in
+	// ten minutes of a key
+	ContainerAttached Action = "container.attached"
+	FileRead          Action = "file.read" // Object: the file or what else was read; Reason: the route
 
 	// SegmentStarted is the first entry of each segment. Living lists the containers of
 	// which anything was left, so that a writer needs to read only the last segment.
@@ -97,7 +103,8 @@ type Entry struct {
 	Seq       int64             `json:"seq"` // counts from 0 without gaps; set by the Log
 	Time      time.Time         `json:"time"`
 	Project   berth.ProjectID   `json:"project,omitempty"`
-	Key       berth.KeyID       `json:"key,omitempty"` // the requester's key; empty if the server runs without keys
+	Key       berth.KeyID       `json:"key,omitempty"`    // the requester's key; empty if the server runs without keys
+	Person    string            `json:"person,omitempty"` // who made the request, or answers for the key
 	Action    Action            `json:"action"`
 	Container berth.ContainerID `json:"container,omitempty"`
 	Object    string            `json:"object,omitempty"` // id of another object involved
@@ -137,7 +144,7 @@ const maxText = 512
 // clip truncates the texts of an entry to maxText.
 func (e *Entry) clip() {
 	for _, s := range []*string{&e.Object, &e.Reason, &e.Template, &e.Isolation, &e.Snapshot, &e.Name, &e.Host,
-		&e.Address,
+		&e.Address, &e.Person,
 		(*string)(&e.Project), (*string)(&e.Key), (*string)(&e.Container)} {
 		if len(*s) > maxText {
 			*s = (*s)[:maxText]

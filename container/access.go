@@ -19,6 +19,7 @@ type Access struct {
 	logs   *Logs
 	files  *Files
 	index  *index
+	trail  *trail
 
 	contents sync.Map // *berth.TemplateContents by the digest of a template, which never changes
 }
@@ -27,12 +28,13 @@ type Access struct {
 // its sandbox's loopback. dial may be called repeatedly until release; until then the
 // container does not expire. Connections do not prevent expiry and end with the sandbox.
 // If no process listens on the port, dial returns a *berth.Error.
-func (a *Access) Port(ctx context.Context, p berth.ProjectID, id berth.ContainerID,
+func (a *Access) Port(ctx context.Context, caller berth.Caller, id berth.ContainerID,
 	port int) (dial func(context.Context) (net.Conn, error), release func(), err error) {
-	s, release, err := a.leases.hold(ctx, p, id)
+	s, release, err := a.leases.hold(ctx, caller.Project, id)
 	if err != nil {
 		return nil, nil, err
 	}
+	a.trail.recordAttached(s, caller, attachedPort)
 	dial = func(ctx context.Context) (net.Conn, error) {
 		ctx, stop := s.withGuest(ctx)
 		defer stop()
@@ -54,14 +56,32 @@ func (a *Access) Port(ctx context.Context, p berth.ProjectID, id berth.Container
 
 // Guest returns the connection to a container's guest, for APIs with protocols of their own:
 // exec, attach, E2B. The connection is shared, and the caller must not close it. The container
-// does not expire until release.
-func (a *Access) Guest(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (client *guest.Client,
+// does not expire until release. The audit record has the use.
+func (a *Access) Guest(ctx context.Context, caller berth.Caller, id berth.ContainerID) (client *guest.Client,
+	release func(), err error) {
+	s, release, err := a.leases.hold(ctx, caller.Project, id)
+	if err != nil {
+		return nil, nil, err
+	}
+	a.trail.recordAttached(s, caller, attachedFiles)
+	return s.client, release, nil
+}
+
+// Connect is Guest for the tools of a response, whose use of the container is not a person's.
+func (a *Access) Connect(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (client *guest.Client,
 	release func(), err error) {
 	s, release, err := a.leases.hold(ctx, p, id)
 	if err != nil {
 		return nil, nil, err
 	}
 	return s.client, release, nil
+}
+
+// Attached records that a caller runs commands in a container by itself, through Shell.
+func (a *Access) Attached(caller berth.Caller, id berth.ContainerID) {
+	if s := a.index.lookup(caller.Project, id); s != nil {
+		a.trail.recordAttached(s, caller, attachedCommand)
+	}
 }
 
 // Door returns a proxy to a container's guest that logs the caller's processes. The container
@@ -72,7 +92,11 @@ func (a *Access) Door(ctx context.Context, caller berth.Caller, id berth.Contain
 	if err != nil {
 		return nil, nil, err
 	}
+	a.trail.recordAttached(s, caller, attachedConnection)
 	return s.client.Door(func(ctx context.Context, req guest.ProcessRequest) guest.Listener {
+		if req.TTY != nil {
+			a.trail.recordAttached(s, caller, attachedTerminal)
+		}
 		entry := berth.ContainerLog{ID: berth.LogID(berth.NewID(berth.PrefixContainerLog)), Source: berth.LogExec,
 			KeyID:     caller.Key,
 			RequestID: caller.RequestID, User: req.User, Command: commandLine(req)}

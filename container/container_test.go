@@ -302,7 +302,7 @@ func TestHundredAtOnce(t *testing.T) {
 				t.Errorf("create %d: %v", i, err)
 				return
 			}
-			client, release, err := h.k.access.Guest(t.Context(), mine, c.ID)
+			client, release, err := h.k.access.Guest(t.Context(), berth.Caller{Project: mine}, c.ID)
 			if err != nil {
 				t.Errorf("use %d: %v", i, err)
 				return
@@ -353,7 +353,7 @@ func TestProjectsApart(t *testing.T) {
 			return h.k.access.Shell(berth.Caller{Project: p}, id).Cancel(ctx, "c")
 		},
 		"guest": func(p berth.ProjectID, id berth.ContainerID) error {
-			_, _, err := h.k.access.Guest(ctx, p, id)
+			_, _, err := h.k.access.Guest(ctx, berth.Caller{Project: p}, id)
 			return err
 		},
 		"files": func(p berth.ProjectID, id berth.ContainerID) error {

@@ -54,7 +54,7 @@ func TestStoppedGuest(t *testing.T) {
 		wantError(t, err, berth.CodeUnavailable, "", "does not answer")
 		_, _, err = h.k.files.List(t.Context(), mine, id, store.Page{Limit: 1})
 		wantError(t, err, berth.CodeUnavailable, "", "does not answer")
-		_, _, err = h.k.access.Guest(t.Context(), mine, id)
+		_, _, err = h.k.access.Guest(t.Context(), berth.Caller{Project: mine}, id)
 		wantError(t, err, berth.CodeUnavailable, "", "does not answer")
 	}
 	if took := time.Since(began); took > probeTimeout {

@@ -47,6 +47,8 @@ type instance struct {
 
 	history history // guards itself
 	quiet   quietState
+
+	attached attachments // guards itself
 }
 
 // fileState is the state of a container's files.

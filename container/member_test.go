@@ -34,7 +34,7 @@ func TestContainersOfMembers(t *testing.T) {
 	}
 	b.resumes(id, false)
 	a.resumes(id, true)
-	_, _, err := b.k.access.Guest(t.Context(), mine, id)
+	_, _, err := b.k.access.Guest(t.Context(), berth.Caller{Project: mine}, id)
 	if e, ok := errors.AsType[*cluster.ElsewhereError](err); !ok || e.Server != "a" {
 		t.Errorf("a use on another server: %v", err)
 	}

@@ -165,7 +165,7 @@ func TestMemoryInUse(t *testing.T) {
 		_, err := c.try(t.Context(), "touch runs; until test -e end; do sleep .01; done")
 		ended <- err
 	}()
-	client, release, err := k.Access().Guest(t.Context(), byBench.Project, c.id)
+	client, release, err := k.Access().Guest(t.Context(), byBench, c.id)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -151,7 +151,7 @@ func TestTakeOver(t *testing.T) {
 	if got := b.get(id); got.Status != berth.ContainerRunning || b.driver.box(string(id)) == nil {
 		t.Fatalf("after the former server returned: %+v", got)
 	}
-	_, _, err := a.k.access.Guest(t.Context(), mine, id)
+	_, _, err := a.k.access.Guest(t.Context(), berth.Caller{Project: mine}, id)
 	if e, ok := errors.AsType[*cluster.ElsewhereError](err); !ok || e.Server != "b" {
 		t.Errorf("a use on the former server: %v", err)
 	}

@@ -49,7 +49,7 @@ func TestPause(t *testing.T) {
 		"file":     func() error { _, err := h.k.files.Get(t.Context(), mine, id, f.ID); return err },
 		"snapshot": func() error { h.snapshot(id); return nil },
 		"guest": func() error {
-			_, release, err := h.k.access.Guest(t.Context(), mine, id)
+			_, release, err := h.k.access.Guest(t.Context(), berth.Caller{Project: mine}, id)
 			if err == nil {
 				release()
 			}

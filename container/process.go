@@ -37,6 +37,12 @@ func (a *Access) Start(ctx context.Context, caller berth.Caller, id berth.Contai
 	if err != nil {
 		return nil, err
 	}
+	if kind := attachedCommand; caller.Response == "" {
+		if req.TTY != nil {
+			kind = attachedTerminal
+		}
+		a.trail.recordAttached(s, caller, kind)
+	}
 	ctx, stop := s.withGuest(ctx)
 	free := func() { stop(); release() }
 	if req.Tag != "" {

@@ -36,7 +36,7 @@ func TestReboot(t *testing.T) {
 func TestRebootInUse(t *testing.T) {
 	h, _ := newArchive(t)
 	id := h.ready()
-	_, release, err := h.k.access.Guest(t.Context(), mine, id)
+	_, release, err := h.k.access.Guest(t.Context(), berth.Caller{Project: mine}, id)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -77,7 +77,8 @@ func New(options Options) (*Service, error) {
 		&reservations{opts, svc.index, svc.deaths}}
 	svc.files = &Files{opts, work, svc.leases, svc.meter}
 	svc.logs = &Logs{opts, svc.index}
-	svc.access = &Access{opts: opts, work: work, leases: svc.leases, logs: svc.logs, files: svc.files, index: svc.index}
+	svc.access = &Access{opts: opts, work: work, leases: svc.leases, logs: svc.logs, files: svc.files, index: svc.index,
+		trail: svc.trail}
 	svc.snapshots = &Snapshots{opts: opts, work: work, leases: svc.leases, deaths: svc.deaths,
 		slots: newSlots(opts.Bounds.Starts), stall: stallTimeout}
 	svc.planner = &planner{opts, svc.networks, svc.volumes, svc.snapshots, svc.files}

@@ -148,9 +148,9 @@ func (h *harness) create(req CreateRequest) *berth.Container {
 func (h *harness) ready() berth.ContainerID {
 	h.t.Helper()
 	id := h.create(CreateRequest{Name: "test"}).ID
-	_, release, err := h.k.access.Guest(h.t.Context(), mine, id)
+	_, release, err := h.k.leases.hold(h.t.Context(), mine, id)
 	if err != nil {
-		h.t.Fatalf("Guest: %v", err)
+		h.t.Fatalf("hold: %v", err)
 	}
 	release()
 	return id

@@ -41,7 +41,7 @@ func (c inhabited) untilAsleep() {
 // connect connects to a port, which the connection does not hold.
 func (c inhabited) connect(port int) net.Conn {
 	c.Helper()
-	dial, release, err := c.k.Access().Port(c.Context(), byBench.Project, c.id, port)
+	dial, release, err := c.k.Access().Port(c.Context(), byBench, c.id, port)
 	if err != nil {
 		c.Fatal(err)
 	}
@@ -57,7 +57,7 @@ func (c inhabited) connect(port int) net.Conn {
 // file returns the content of a file.
 func (c inhabited) file(path string) string {
 	c.Helper()
-	client, release, err := c.k.Access().Guest(c.Context(), byBench.Project, c.id)
+	client, release, err := c.k.Access().Guest(c.Context(), byBench, c.id)
 	if err != nil {
 		c.Fatal(err)
 	}

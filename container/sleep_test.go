@@ -85,7 +85,7 @@ func TestSleep(t *testing.T) {
 			return err
 		},
 		"port": func() error {
-			_, release, err := h.k.access.Port(t.Context(), mine, id, 1)
+			_, release, err := h.k.access.Port(t.Context(), berth.Caller{Project: mine}, id, 1)
 			if err == nil {
 				release()
 			}
@@ -162,7 +162,7 @@ func echoPort(t *testing.T) int {
 // connect connects to a port of a container, which the connection does not hold.
 func (h *harness) connect(id berth.ContainerID, port int) net.Conn {
 	h.t.Helper()
-	dial, release, err := h.k.access.Port(h.t.Context(), mine, id, port)
+	dial, release, err := h.k.access.Port(h.t.Context(), berth.Caller{Project: mine}, id, port)
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -207,7 +207,7 @@ func TestSleepNot(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := newHarness(t, append([]func(*Options){sleeps}, optional(c.options)...)...)
 			id := h.create(c.req).ID
-			_, release, err := h.k.access.Guest(t.Context(), mine, id)
+			_, release, err := h.k.access.Guest(t.Context(), berth.Caller{Project: mine}, id)
 			if err != nil {
 				t.Fatal(err)
 			}

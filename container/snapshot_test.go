@@ -81,7 +81,7 @@ func (h *harness) snapshot(id berth.ContainerID) *berth.Snapshot {
 func (h *harness) readyFrom(src berth.ContainerSource) berth.ContainerID {
 	h.t.Helper()
 	id := h.create(CreateRequest{Name: "test", Source: src}).ID
-	if _, release, err := h.k.access.Guest(h.t.Context(), mine, id); err != nil {
+	if _, release, err := h.k.access.Guest(h.t.Context(), berth.Caller{Project: mine}, id); err != nil {
 		h.t.Fatalf("Guest: %v", err)
 	} else {
 		release()

@@ -140,7 +140,7 @@ func TestExpiryUseRace(t *testing.T) {
 		var both sync.WaitGroup
 		both.Go(func() { h.k.sweeper.sweep(t.Context()) })
 		both.Go(func() {
-			client, release, err := h.k.access.Guest(t.Context(), mine, id)
+			client, release, err := h.k.access.Guest(t.Context(), berth.Caller{Project: mine}, id)
 			if err != nil {
 				wantExpired(t, err, id)
 				return

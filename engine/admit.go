@@ -57,6 +57,7 @@ func (a *admission) prepareRun(ctx context.Context, chosen []Option) (*run, erro
 		body.Berth = &berth.ResponseBerth{Template: template}
 	}
 	addTraceID(ctx, body)
+	a.addAnswers(body)
 	stored := *req
 	stored.Input = nil
 	stored.Tools = a.storedTools()

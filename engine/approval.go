@@ -93,6 +93,25 @@ func checkApprovals(kinds *tool.Registry, chain, input []berth.Item, tools tools
 	return nil
 }
 
+// addAnswers adds who answers the approval requests of the chain to a response.
+func (a *admission) addAnswers(body *berth.Response) {
+	var answers []berth.ApprovalAnswer
+	for _, it := range a.run.transcript.Input {
+		var answer berth.ApprovalResponse
+		if isApprovalResponse(it) && it.Decode(&answer) == nil {
+			answers = append(answers, berth.ApprovalAnswer{ApprovalRequestID: answer.ApprovalRequestID,
+				Approve: answer.Approve, KeyID: a.caller.Key, Person: a.caller.Person})
+		}
+	}
+	if len(answers) == 0 {
+		return
+	}
+	if body.Berth == nil {
+		body.Berth = &berth.ResponseBerth{}
+	}
+	body.Berth.Approvals = answers
+}
+
 // checkApproved refuses the approval of a call whose tool is not offered.
 func (s *toolset) checkApproved(request berth.ApprovalRequest) error {
 	if s.hosted(tool.ApprovalFunction(request)) != nil || slices.ContainsFunc(s.sources, func(b *boundSource) bool {

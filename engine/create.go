@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/berth-run/berth"
@@ -74,6 +75,11 @@ func (e *Engine) create(ctx context.Context, caller berth.Caller, req *berth.Res
 	r.booked = booked
 	r.record.Key, r.record.RequestID = caller.Key, caller.RequestID
 	body := r.record.Body
+	if e.Answered != nil && body.Berth != nil && len(body.Berth.Approvals) > 0 {
+		if err := e.Answered(ctx, caller, body.ID, body.Berth.Approvals); err != nil {
+			return nil, fmt.Errorf("record approvals: %w", err)
+		}
+	}
 	created := *body
 	first := []berth.Event{{Type: berth.EventCreated, Response: &created}}
 	if req.Background {

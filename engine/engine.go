@@ -89,6 +89,7 @@ type Options struct {
 	Quota      Quota   // default no limit
 	Retry      Retry
 	Limits     Limits
+	Answered   Answered     // default nil
 	Room       func() error // returns an error for the client while no response may be stored; default nil: no limit
 	Observer   Observer     // default nil
 	Tracer     trace.Tracer // of responses' spans; nil: none
@@ -101,6 +102,10 @@ type Options struct {
 	// default is a random key for the life of the Engine.
 	Seal cipher.AEAD
 }
+
+// Answered is told of the answers to approval requests in the input of a response, before they take effect. Its error
+// refuses the response.
+type Answered func(ctx context.Context, caller berth.Caller, id berth.ResponseID, answers []berth.ApprovalAnswer) error
 
 // Limits bound the resources of responses. All have defaults.
 type Limits struct {

@@ -93,7 +93,7 @@ func (k personKeys) keyOf(p *Person, project berth.ProjectID) (*berth.Key, error
 		return nil, store.ErrNotFound
 	}
 	return &berth.Key{ID: berth.KeyID(p.ID), Project: project, Name: p.Label(), CreatedAt: p.CreatedAt, Owner: p.ID,
-		Bound: may}, nil
+		Bound: may, Person: p.Label()}, nil
 }
 
 // bound sets what the owner of a key may do.
@@ -108,7 +108,7 @@ func (k personKeys) bound(ctx context.Context, key *berth.Key) (*berth.Key, erro
 	if err != nil {
 		return nil, err
 	}
-	key.Bound = k.people.Permissions(p, key.Project)
+	key.Bound, key.Person = k.people.Permissions(p, key.Project), p.Label()
 	return key, nil
 }
 
@@ -128,7 +128,7 @@ func (k personKeys) ListKeys(ctx context.Context) ([]*berth.Key, error) {
 	}
 	for _, key := range keys {
 		if p := byID[key.Owner]; p != nil {
-			key.Bound = k.people.Permissions(p, key.Project)
+			key.Bound, key.Person = k.people.Permissions(p, key.Project), p.Label()
 		}
 	}
 	for _, p := range persons {

@@ -50,7 +50,7 @@ func TestTokensAreKeys(t *testing.T) {
 			} else if !errors.Is(err, store.ErrNotFound) {
 				t.Fatal(err)
 			}
-			if err == nil && (key.Caller() != berth.Caller{Project: c.Project, Key: c.Key, Session: c.Session,
+			if err == nil && (key.Caller() != berth.Caller{Project: c.Project, Key: c.Key, Session: c.Session, Person: "1",
 				Permissions: berth.AllPermissions(c.Project)}) {
 				t.Errorf("got %+v", key.Caller())
 			}
@@ -140,7 +140,7 @@ func TestOwnedKeys(t *testing.T) {
 	ctx := t.Context()
 	s.opts.Grants = append(s.opts.Grants, Grant{"blue", "proj_blue", berth.RoleViewer}, Grant{"blue", "proj_blue",
 		berth.RoleApprover})
-	session, err := s.SignIn(ctx, Claims{Issuer: "https://a", Subject: "1", Groups: []string{"blue"}})
+	session, err := s.SignIn(ctx, Claims{Issuer: "https://a", Subject: "1", Name: "ada", Groups: []string{"blue"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,6 +172,9 @@ func TestOwnedKeys(t *testing.T) {
 			}
 			at := slices.IndexFunc(list, func(k *berth.Key) bool { return k.ID == id })
 			for _, k := range []*berth.Key{one, same, list[at]} {
+				if k.Person != "ada" {
+					t.Errorf("%s is of %q", id, k.Person)
+				}
 				if k.Permissions() != want[i] || k.Lost() != (want[i] == 0) {
 					t.Errorf("%s: got %s, want %s", id, k.Permissions(), want[i])
 				}

@@ -67,8 +67,9 @@ func TestCostPerMonth(t *testing.T) {
 		}
 		begin("proj_zero", "", "Project proj_zero has spent 0 eur in this month and its limit is 0.")
 		begin("proj_a", "key_1", "")
-		if err := New(Options{Objects: db, Keys: db}).LimitKey(ctx, "key_1",
-			berth.KeyLimits{CostPerMonth: money(10)}); err != nil {
+		keyLimits := &berth.KeyLimits{CostPerMonth: money(10)}
+		if _, err := New(Options{Objects: db, Keys: db}).UpdateKey(ctx, "key_1",
+			KeyChange{Limits: keyLimits}); err != nil {
 			t.Fatal(err)
 		}
 		spend("proj_a", "key_1", 9)

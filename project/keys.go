@@ -1,6 +1,7 @@
 package project
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -93,12 +94,75 @@ func (s *Service) owner(ctx context.Context, text string) (string, error) {
 	return id, nil
 }
 
-// LimitKey replaces the limits of a key. If there is no such key, it returns store.ErrNotFound.
-func (s *Service) LimitKey(ctx context.Context, id berth.KeyID, limits berth.KeyLimits) error {
-	if err := s.opts.Keys.SetKeyLimits(ctx, id, limits); err != nil {
-		return fmt.Errorf("%s: %w", id, err)
+// A KeyChange is what changes of a key. What is nil stays.
+type KeyChange struct {
+	Name     *string
+	Note     *string
+	Owner    *string        // id or address of a person; empty for nobody
+	Lifetime *time.Duration // from now on; 0: the key does not expire
+	Role     *berth.Role
+	Scope    *berth.KeyScope
+	Limits   *berth.KeyLimits
+}
+
+// UpdateKey changes a key and returns it. The audit record has the change of the role. If there is no such key, it
+// returns store.ErrNotFound.
+func (s *Service) UpdateKey(ctx context.Context, id berth.KeyID, c KeyChange) (*berth.Key, error) {
+	if c.Owner != nil && *c.Owner != "" {
+		owner, err := s.owner(ctx, *c.Owner)
+		if err != nil {
+			return nil, err
+		}
+		c.Owner = &owner
 	}
-	return s.commit(ctx, audit.Entry{Action: audit.KeyUpdated, Object: string(id), Reason: "limits"})
+	var what []string
+	k, err := s.opts.Keys.UpdateKey(ctx, id, func(k *berth.Key) (err error) {
+		what, err = c.apply(k, time.Now())
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", id, err)
+	}
+	if len(what) == 0 {
+		return k, nil
+	}
+	return k, s.commit(ctx, audit.Entry{Action: audit.KeyUpdated, Project: k.Project, Object: string(id), Name: k.Name,
+		Reason: strings.Join(what, ", ")})
+}
+
+// apply changes a key and returns what it has changed, in words for the audit record.
+func (c *KeyChange) apply(k *berth.Key, now time.Time) (what []string, err error) {
+	if c.Role != nil && k.Role != *c.Role {
+		if roles := berth.RolesOf(k.Project); !slices.Contains(roles, *c.Role) {
+			return nil, berth.Invalid("role", "Invalid role: '%s'. Expected one of: %s.", *c.Role, roleList(roles))
+		}
+		what = append(what, fmt.Sprintf("role: %s to %s", cmp.Or(k.Role, "none"), *c.Role))
+		k.Role = *c.Role
+	}
+	set := func(name string, to, from *string) {
+		if from != nil && *from != *to {
+			what = append(what, name)
+			*to = *from
+		}
+	}
+	set("owner", &k.Owner, c.Owner)
+	set("name", &k.Name, c.Name)
+	set("note", &k.Note, c.Note)
+	if c.Scope != nil {
+		what = append(what, "scope")
+		k.Scope = *c.Scope
+	}
+	if c.Limits != nil {
+		what = append(what, "limits")
+		k.Limits = *c.Limits
+	}
+	if c.Lifetime != nil {
+		what = append(what, "expiry")
+		if k.ExpiresAt = 0; *c.Lifetime > 0 {
+			k.ExpiresAt = now.Add(*c.Lifetime).Unix()
+		}
+	}
+	return what, nil
 }
 
 // ListKeys returns the keys of all projects, the oldest first.

@@ -44,23 +44,22 @@ type Auditor interface {
 // A Service stores the records and keys of projects. It is safe for concurrent use.
 type Service struct {
 	opts     Options
-	by       berth.KeyID // whose requests it serves; see By
-	revoking *sync.Mutex // held while keys are counted and deleted
+	by       berth.Caller // whose requests it serves; see By
+	revoking *sync.Mutex  // held while keys are counted and deleted
 }
 
 // New returns a service.
 func New(opts Options) *Service { return &Service{opts: opts, revoking: &sync.Mutex{}} }
 
-// By returns the service with a key for the audit record: that of the client that requests
-// changes.
-func (s *Service) By(id berth.KeyID) *Service { return &Service{s.opts, id, s.revoking} }
+// By returns the service with a caller for the audit record: the client that requests changes.
+func (s *Service) By(c berth.Caller) *Service { return &Service{s.opts, c, s.revoking} }
 
 // commit adds an entry to the audit record.
 func (s *Service) commit(ctx context.Context, e audit.Entry) error {
 	if s.opts.Audit == nil {
 		return nil
 	}
-	e.Key = s.by
+	e.Key, e.Person = s.by.Key, s.by.Person
 	return s.opts.Audit.Commit(ctx, e)
 }
 

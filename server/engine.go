@@ -73,6 +73,7 @@ func (s *Server) startEngine(ctx context.Context, b *base, data *blobs, c *conta
 		return nil, err
 	}
 	opts.Owner, opts.Seal, opts.Quota, opts.Log = b.node, b.keys, b.quota, b.Log
+	opts.Answered = recordAnswers(b.audit)
 	opts.Room = func() error { return b.space.Admit() }
 	opts.Observer, opts.Tracer = metrics.Engine{Metrics: s.metrics}, b.tracer
 	if opts.Placement = b.cluster; !b.cluster.Alone() {

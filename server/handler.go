@@ -148,7 +148,7 @@ func (s *Server) newHandler(ctx context.Context, b *base, data *blobs, c *contai
 		OpenTerminal: openTerminal(b.Config.Terminal, c.service, b.Log),
 		Console:      pages,
 		Exchange: exchange.Options{Placement: b.cluster, Keys: b.callers, Repeats: idempotency.New(b.db),
-			Closed: !s.open, Used: s.noteUses(b),
+			Closed: !s.open, Used: s.noteUses(b), Read: recordReads(b.audit),
 			Origins: b.Config.CORS.Origins,
 			Quota:   b.quota, Space: admission{b.space, &s.forwarded},
 			Observer: metrics.API{Metrics: s.metrics}, Tracer: b.tracer, Log: b.Log,

@@ -317,8 +317,8 @@ type Keys interface {
 	UseKeys(ctx context.Context, used map[berth.KeyID]int64) error
 	// KeyLimits returns the limits of a key: none if it does not exist.
 	KeyLimits(ctx context.Context, id berth.KeyID) (berth.KeyLimits, error)
-	// SetKeyLimits replaces the limits of a key.
-	SetKeyLimits(ctx context.Context, id berth.KeyID, limits berth.KeyLimits) error
+	// UpdateKey changes a key and returns it: its name, note, owner, role, scope, limits and expiry.
+	UpdateKey(ctx context.Context, id berth.KeyID, change func(*berth.Key) error) (*berth.Key, error)
 }
 
 // Projects lists what else a project owns, so that it can be removed.

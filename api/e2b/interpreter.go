@@ -158,6 +158,7 @@ func (h *interpreters) serve(x *exchange.Exchange, r *http.Request, to target) e
 		_, err := x.Write([]byte("OK"))
 		return err
 	case route == "POST "+executePath:
+		h.containers.Access().Attached(to.caller(x), to.id)
 		return in.execute(x, r)
 	case route == "GET /contexts":
 		return in.list(x, r)

@@ -80,7 +80,7 @@ func (d *dataPlane) servePort(x *exchange.Exchange, r *http.Request, to target) 
 	if err != nil {
 		return err
 	}
-	dial, leave, err := d.containers.Access().Port(r.Context(), to.Project, to.id, to.port)
+	dial, leave, err := d.containers.Access().Port(r.Context(), to.caller(x), to.id, to.port)
 	if berth.ErrorCode(err) == berth.CodeNotFound {
 		return gone(nameOf(to.id))
 	}

@@ -32,6 +32,7 @@ type relay struct {
 	arrived bool                                           // another server has sent it; it stays here
 	body    []byte                                         // decoded, if it was read and may be sent
 	before  func(ctx context.Context, server string) error // called before the request is sent; may be nil
+	sent    bool                                           // this server has sent it to another one
 }
 
 // can reports whether the request can still be sent.
@@ -88,6 +89,7 @@ func (s *Server) run(x *Exchange, r *http.Request, c berth.Caller, h Handler) er
 			return err
 		}
 	}
+	x.relay.sent = true
 	again := x.relay.again(r)
 	again.Header.Del(idempotencyKey) // this server has handled it; c has the response's id
 	return s.Placement.Forward(x, again, &c, server)

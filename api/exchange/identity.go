@@ -113,7 +113,7 @@ func (s *Server) current(ctx context.Context, c berth.Caller) (berth.Caller, err
 		return c, err
 	}
 	now := key.Caller()
-	c.Permissions, c.Scope = now.Permissions, now.Scope
+	c.Permissions, c.Scope, c.Person = now.Permissions, now.Scope, now.Person
 	return c, nil
 }
 

@@ -38,7 +38,7 @@ func (s *Server) recent(ctx context.Context, c berth.Caller) (berth.Caller, erro
 	known, ok := s.recents.all[id]
 	s.recents.mu.Unlock()
 	if now := time.Now(); ok && now.Before(known.until) {
-		c.Permissions, c.Scope = known.caller.Permissions, known.caller.Scope
+		c.Permissions, c.Scope, c.Person = known.caller.Permissions, known.caller.Scope, known.caller.Person
 		return c, nil
 	}
 	c, err := s.current(ctx, c)

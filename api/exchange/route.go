@@ -69,6 +69,8 @@ const (
 	// the key may be in X-API-Key, as E2B's clients send it; nothing may be forwarded to a container
 	KeyInHeader
 	Keyless // serves everyone, without an identity and limits
+	// answers with the content of a stored file or of something like it, of which Options.Read is told
+	ReadsContent
 	// not for pages of Options.Origins: the answer is that of a program in a container, or a page of this server
 	NoCORS
 )

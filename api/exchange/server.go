@@ -45,6 +45,10 @@ type Options struct {
 	// Used is told of each use of a key by a client. It must not block. Nil: nobody is told.
 	Used func(k *berth.Key)
 
+	// Read is told of each answer with the content of a stored file or of something like it: who read it, the container
+	// of the path, and the id of the last thing in the path. It must not block. Nil: nobody is told.
+	Read func(c berth.Caller, container berth.ContainerID, object, route string)
+
 	// Placement knows the other servers of the cluster. A request for something that one of them has, such as a
 	// container, is forwarded there, once. Default: cluster.Solo.
 	Placement cluster.Placement
@@ -270,10 +274,30 @@ func (s *Server) answer(x *Exchange, r *http.Request, rt Route) error {
 	} else {
 		err = s.run(x, r, x.caller, rt.Handle)
 	}
+	if rt.Is(ReadsContent) {
+		s.noteRead(x, r, &rt)
+	}
 	if err != nil && errors.Is(context.Cause(r.Context()), errKeyEnded) {
 		return errKeyEnded
 	}
 	return err
+}
+
+// noteRead tells of the content that a request has read. The server to which a request was forwarded tells of it.
+func (s *Server) noteRead(x *Exchange, r *http.Request, rt *Route) {
+	if s.Read == nil || r.Method == http.MethodHead || x.relay.sent ||
+		x.status != http.StatusOK && x.status != http.StatusPartialContent {
+		return
+	}
+	_, names, _ := strings.Cut(rt.Path, "{")
+	var object string
+	for name := range strings.SplitSeq(names, "{") {
+		name, _, _ = strings.Cut(name, "}")
+		if value := r.PathValue(name); name != "container" && value != "" {
+			object = value
+		}
+	}
+	s.Read(x.caller, berth.ContainerID(r.PathValue("container")), object, rt.Pattern())
 }
 
 // check identifies the caller of a request, sets it, and checks what does not depend on

@@ -86,7 +86,7 @@ func (c *call) at(ctx context.Context, container, name string) (at place, releas
 
 // connect connects to the guest of the container. The caller calls release.
 func (p *place) connect(ctx context.Context, v *visit) (release func(), err error) {
-	p.client, release, err = v.door.Containers.Access().Guest(ctx, v.caller.Project, p.container)
+	p.client, release, err = v.door.Containers.Access().Guest(ctx, v.caller, p.container)
 	if err != nil {
 		return nil, err
 	}

@@ -20,8 +20,8 @@ type messageBatches struct{ service *batch.Messages }
 
 // routes returns the routes of batches of messages.
 func (h *messageBatches) routes() []exchange.Route {
-	on := func(pattern string, h exchange.Handler) exchange.Route {
-		return exchange.On(pattern, h, exchange.ReadsQuery, exchange.KeyInHeader)
+	on := func(pattern string, h exchange.Handler, traits ...exchange.Traits) exchange.Route {
+		return exchange.On(pattern, h, append(traits, exchange.ReadsQuery, exchange.KeyInHeader)...)
 	}
 	return []exchange.Route{
 		on("POST "+batchPath, h.createBatch),
@@ -29,7 +29,7 @@ func (h *messageBatches) routes() []exchange.Route {
 		on("GET "+batchPath+"/{batch}", h.getBatch),
 		on("DELETE "+batchPath+"/{batch}", h.deleteBatch),
 		on("POST "+batchPath+"/{batch}/cancel", h.cancelBatch),
-		on("GET "+batchPath+"/{batch}/results", h.batchResults),
+		on("GET "+batchPath+"/{batch}/results", h.batchResults, exchange.ReadsContent),
 	}
 }
 

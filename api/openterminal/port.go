@@ -25,7 +25,7 @@ func (v *visit) proxyPort() error {
 		return refused(http.StatusUnprocessableEntity, "Port must be between 1 and 65535")
 	}
 	conns.Known(v.r.Context())
-	dial, release, err := v.door.Containers.Access().Port(v.r.Context(), v.caller.Project, v.owner.Container, port)
+	dial, release, err := v.door.Containers.Access().Port(v.r.Context(), v.caller, v.owner.Container, port)
 	if err != nil {
 		return err
 	}

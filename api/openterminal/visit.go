@@ -52,7 +52,7 @@ func (d *Door) visitor(serve func(*visit) error, mode int) exchange.Handler {
 		if mode != creates {
 			return serve(v)
 		}
-		client, release, err := d.Containers.Access().Guest(r.Context(), c.Project, v.owner.Container)
+		client, release, err := d.Containers.Access().Guest(r.Context(), c, v.owner.Container)
 		if err != nil {
 			return err
 		}

@@ -65,7 +65,7 @@ func (d *Door) hostVisitor(x *exchange.Exchange, r *http.Request) (v exchange.Vi
 		}
 	}
 	v.Handle = func(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-		return d.show(x, r, c.Project, Target{Container: container, Port: port, Path: r.URL.EscapedPath(), Own: true,
+		return d.show(x, r, c, Target{Container: container, Port: port, Path: r.URL.EscapedPath(), Own: true,
 			Keyed: secret, Strip: strip})
 	}
 	return v, nil

@@ -83,7 +83,7 @@ func (d *Door) Port(x *exchange.Exchange, r *http.Request, c berth.Caller) error
 		return err
 	}
 	prefix, rest := cutPath(r, 5) // v1, containers, its id, ports, the number
-	return d.show(x, r, c.Project, Target{Container: containerOf(r), Port: port, Prefix: prefix, Path: rest,
+	return d.show(x, r, c, Target{Container: containerOf(r), Port: port, Prefix: prefix, Path: rest,
 		Keyed: true})
 }
 
@@ -99,9 +99,9 @@ func cutPath(r *http.Request, n int) (first, rest string) {
 
 // show forwards a request to a port of a container. The container does not expire before the
 // answer is complete.
-func (d *Door) show(x *exchange.Exchange, r *http.Request, p berth.ProjectID, t Target) error {
+func (d *Door) show(x *exchange.Exchange, r *http.Request, c berth.Caller, t Target) error {
 	conns.Known(r.Context())
-	dial, release, err := d.Containers.Access().Port(r.Context(), p, t.Container, t.Port)
+	dial, release, err := d.Containers.Access().Port(r.Context(), c, t.Container, t.Port)
 	if err != nil {
 		return x.Elsewhere(r, err)
 	}
@@ -192,7 +192,7 @@ func (d *Door) linkVisitor(_ *exchange.Exchange, r *http.Request) (v exchange.Vi
 	}
 	handle := func(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 		prefix, rest := cutPath(r, 2) // preview, the link
-		return d.show(x, r, c.Project, Target{Container: l.Container, Port: l.Port, Prefix: prefix, Path: rest,
+		return d.show(x, r, c, Target{Container: l.Container, Port: l.Port, Prefix: prefix, Path: rest,
 			Link: true, Keyed: exchange.Token(r) != ""})
 	}
 	return exchange.Visit{Caller: berth.Caller{Project: l.Project, Key: key}, Handle: handle,

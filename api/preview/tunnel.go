@@ -32,7 +32,7 @@ func (d *Door) Connect(x *exchange.Exchange, r *http.Request, c berth.Caller) er
 			Message: "Upgrade required. Send the headers 'Connection: Upgrade' and 'Upgrade: tcp' for a TCP connection, request a path below this one for HTTP, or use POST to create a link."})
 		return nil
 	}
-	dial, release, err := d.Containers.Access().Port(r.Context(), c.Project, containerOf(r), port)
+	dial, release, err := d.Containers.Access().Port(r.Context(), c, containerOf(r), port)
 	if err != nil {
 		return err
 	}

@@ -95,7 +95,9 @@ func ecs(e *audit.Entry) object {
 		one.add("id", id)
 		return one
 	}
-	o.add("user", id(string(e.Key)))
+	user := id(string(e.Key))
+	user.add("name", e.Person)
+	o.add("user", user)
 	o.add("organization", id(string(e.Project)))
 	o.add("container", id(string(e.Container)))
 	to := object{}
@@ -192,10 +194,10 @@ func ocsf(e *audit.Entry) object {
 	return o
 }
 
-// person returns who an entry about a person names.
+// person returns the name of the person whom an entry is about, or who made the request.
 func person(e *audit.Entry) string {
 	if kind(e.Action) == "person" {
 		return e.Name
 	}
-	return ""
+	return e.Person
 }

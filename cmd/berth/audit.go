@@ -149,8 +149,8 @@ func entryText(e *audit.Entry) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d %s %s", e.Seq, e.Time.Format("2006-01-02T15:04:05.000Z"), e.Action)
 	for _, f := range []struct{ name, value string }{
-		{"project", string(e.Project)}, {"key", string(e.Key)}, {"container", string(e.Container)},
-		{"object", e.Object},
+		{"project", string(e.Project)}, {"key", string(e.Key)}, {"person", e.Person},
+		{"container", string(e.Container)}, {"object", e.Object},
 		{"reason", e.Reason}, {"name", e.Name}, {"host", e.Host}, {"address", e.Address}, {"isolation", e.Isolation},
 		{"template", e.Template}, {"snapshot", e.Snapshot},
 	} {

@@ -18,7 +18,8 @@ import (
 func newKey() *cobra.Command {
 	cmd := &cobra.Command{Use: "key", Short: "Create, list, limit and remove API keys"}
 	open := stateFlag(cmd)
-	cmd.AddCommand(newKeyCreate(open), newKeyLs(open), newKeyLimit(open), newKeyRm(open), newKeyRotateSeal())
+	cmd.AddCommand(newKeyCreate(open), newKeyLs(open), newKeyLimit(open), newKeyUpdate(open), newKeyRm(open),
+		newKeyRotateSeal())
 	return cmd
 }
 
@@ -131,7 +132,8 @@ of the key's project apply as well. A running server applies the change to the n
 			if err != nil {
 				return err
 			}
-			if err := state.Projects.LimitKey(cmd.Context(), ids[0], limits); err != nil {
+			change := project.KeyChange{Limits: &limits}
+			if _, err := state.Projects.UpdateKey(cmd.Context(), ids[0], change); err != nil {
 				return err
 			}
 			warnUnpriced(cmd.ErrOrStderr(), cost())

@@ -24,7 +24,8 @@ import (
 // Containers connect to the containers of projects.
 type Containers interface {
 	Shell(caller berth.Caller, id berth.ContainerID) guest.Execer
-	Guest(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (*guest.Client, func(), error)
+	Guest(ctx context.Context, caller berth.Caller, id berth.ContainerID) (*guest.Client, func(), error)
+	Attached(caller berth.Caller, id berth.ContainerID) // records that the caller uses the container
 }
 
 // Options are the parts and limits of a Service. Those without a default are required.
@@ -78,6 +79,7 @@ func (s *Service) Start(ctx context.Context, caller berth.Caller, id berth.Conta
 		return nil, berth.Errorf(berth.CodeRateLimited,
 			"%d commands run in this container already. Wait for one, or stop one.", s.Running)
 	}
+	s.Containers.Attached(caller, id)
 	call := guest.ShellCall{CallID: c.ID, Commands: []string{req.Text}, Timeout: req.Timeout, Kernel: req.Kernel,
 		Keep: int64(s.Output), Accepted: func() { c.accept.Do(func() { close(c.accepted) }) }}
 	go func() {
@@ -103,7 +105,7 @@ func (s *Service) Find(ctx context.Context, caller berth.Caller, container berth
 	if c != nil {
 		return c, func() {}, nil
 	}
-	client, leave, err := s.Containers.Guest(ctx, caller.Project, container)
+	client, leave, err := s.Containers.Guest(ctx, caller, container)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -32,7 +32,9 @@ func newLine() *line {
 
 func (l *line) Shell(berth.Caller, berth.ContainerID) guest.Execer { return execer{l} }
 
-func (l *line) Guest(context.Context, berth.ProjectID, berth.ContainerID) (*guest.Client, func(), error) {
+func (l *line) Attached(berth.Caller, berth.ContainerID) {}
+
+func (l *line) Guest(context.Context, berth.Caller, berth.ContainerID) (*guest.Client, func(), error) {
 	return nil, nil, berth.NotFound("Container", "cntr_1")
 }
 

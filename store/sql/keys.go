@@ -117,8 +117,34 @@ func (d accounts) KeyLimits(ctx context.Context, id berth.KeyID) (berth.KeyLimit
 	return berth.KeyLimits{CostPerMonth: (*berth.Amount)(cost)}, err
 }
 
-func (d accounts) SetKeyLimits(ctx context.Context, id berth.KeyID, limits berth.KeyLimits) error {
-	return d.driver.Update(ctx, func(ctx context.Context, tx *Tx) error {
-		return tx.Change(ctx, `UPDATE keys SET cost_per_month = $1 WHERE id = $2`, (*int64)(limits.CostPerMonth), id)
+func (d accounts) UpdateKey(ctx context.Context, id berth.KeyID, change func(*berth.Key) error) (*berth.Key, error) {
+	var k *berth.Key
+	err := d.driver.Update(ctx, func(ctx context.Context, tx *Tx) error {
+		// The first write locks the row, so that two changes do not lose one of them.
+		if err := tx.Change(ctx, `UPDATE keys SET id = id WHERE id = $1`, id); err != nil {
+			return err
+		}
+		var r keyRow
+		err := Read(ctx, tx, selectKeys+` WHERE id = $1`, in{id}, r.columns()...)
+		if err != nil {
+			return err
+		}
+		if k, err = d.key(&r); err != nil {
+			return err
+		}
+		if err := change(k); err != nil {
+			return err
+		}
+		scope, err := json.Marshal(k.Scope)
+		if err != nil {
+			return fmt.Errorf("encode scope: %w", err)
+		}
+		return tx.Run(ctx, `UPDATE keys SET name = $1, expires_at = $2, cost_per_month = $3, owner = $4, note = $5,
+				role = $6, scope = $7 WHERE id = $8`,
+			k.Name, k.ExpiresAt, (*int64)(k.Limits.CostPerMonth), k.Owner, k.Note, k.Role, string(scope), id)
 	})
+	if err != nil {
+		return nil, err
+	}
+	return k, nil
 }

@@ -295,10 +295,25 @@ func keys(t *testing.T, s store.Store) {
 	}
 	limit := berth.Amount(5)
 	k.Limits.CostPerMonth = &limit
-	if err := s.SetKeyLimits(ctx, "key_1", k.Limits); err != nil {
+	k.Role, k.Note, k.Owner, k.Name, k.ExpiresAt = berth.RoleViewer, "another note", "user_2", "renamed", 99
+	k.Scope = berth.KeyScope{Routes: []string{"GET *"}}
+	changed, err := s.UpdateKey(ctx, "key_1", func(got *berth.Key) error {
+		got.Role, got.Note, got.Owner, got.Name, got.ExpiresAt = k.Role, k.Note, k.Owner, k.Name, k.ExpiresAt
+		got.Scope, got.Limits = k.Scope, k.Limits
+		return nil
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
-	wantErr(t, "limits of an unknown key", s.SetKeyLimits(ctx, "key_none", k.Limits), store.ErrNotFound)
+	same(t, "a changed key", changed, k)
+	refused := errors.New("refused")
+	_, err = s.UpdateKey(ctx, "key_1", func(got *berth.Key) error {
+		got.Role = berth.RoleRunner
+		return refused
+	})
+	wantErr(t, "a refused change", err, refused)
+	_, err = s.UpdateKey(ctx, "key_none", func(*berth.Key) error { return nil })
+	wantErr(t, "a change of an unknown key", err, store.ErrNotFound)
 	if got, err = s.KeyByHash(ctx, k.Hash); err != nil {
 		t.Fatal(err)
 	}
@@ -312,7 +327,10 @@ func keys(t *testing.T, s store.Store) {
 			t.Errorf("limits of %s: got %v, %v", id, got, err)
 		}
 	}
-	if err := s.SetKeyLimits(ctx, "key_1", berth.KeyLimits{}); err != nil {
+	if _, err := s.UpdateKey(ctx, "key_1", func(got *berth.Key) error {
+		got.Limits = berth.KeyLimits{}
+		return nil
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := s.KeyLimits(ctx, "key_1"); err != nil || got.CostPerMonth != nil {

@@ -53,7 +53,7 @@ func (c *call) exec(ctx context.Context) *berth.TextEditorResult {
 	if c.invalid != "" {
 		return invalid("%s", c.invalid)
 	}
-	client, release, err := c.tool.containers.Guest(ctx, c.tool.project, c.tool.container)
+	client, release, err := c.tool.containers.Connect(ctx, c.tool.project, c.tool.container)
 	if err != nil {
 		return failure(err)
 	}

@@ -27,9 +27,9 @@ const Name = "text_editor_code_execution"
 
 // Containers connects to the guests of containers.
 type Containers interface {
-	// Guest waits until a container runs. The connection is shared, and the caller must not close it. The container
+	// Connect waits until a container runs. The connection is shared, and the caller must not close it. The container
 	// does not expire until release.
-	Guest(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (client *guest.Client, release func(),
+	Connect(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (client *guest.Client, release func(),
 		err error)
 	// Shell returns an Execer for commands in a container. It does not block.
 	Shell(caller berth.Caller, id berth.ContainerID) guest.Execer
