@@ -54,6 +54,7 @@ import (
 	"github.com/berth-run/berth/responses"
 	"github.com/berth-run/berth/sandbox"
 	"github.com/berth-run/berth/skills"
+	"github.com/berth-run/berth/sshkeys"
 	"github.com/berth-run/berth/store"
 	"github.com/berth-run/berth/store/sqlite"
 	"github.com/berth-run/berth/threads"
@@ -199,6 +200,7 @@ func newHouseWith(t *testing.T, kinds []tool.Kind, change func(*api.Options), ru
 			return &berth.ServerStatus{Pools: []berth.PoolStatus{}, Upstreams: []berth.Upstream{},
 				Disk: []berth.DiskStatus{}}
 		},
+		SSH:     api.SSHOptions{Keys: sshkeys.New(sshkeys.Options{Objects: st, Audit: record})},
 		Preview: api.PreviewOptions{Seal: seal.New([32]byte{1})}, Build: berth.Build{Version: "1"},
 		MCP: api.MCPOptions{Sessions: session.New(session.Options{Containers: keeper, Log: log, Snapshots: true}),
 			Commands: command.New(command.Options{Containers: keeper.Access()})}}

@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"crypto/ed25519"
 	"fmt"
 	"io"
 	"net/http"
@@ -10,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/crypto/ssh"
 
 	"github.com/berth-run/berth/api"
 )
@@ -155,6 +157,11 @@ var probed = map[string][]string{
 	"POST /v1/containers/{container}/exec":      {`/v1/containers/{container}/exec {"command":["true"]}`},
 	"POST /v1/containers/{container}/fork":      {`/v1/containers/{container}/fork {"name":"x"}`},
 	"POST /v1/containers/{container}/forks":     {`/v1/containers/{container}/forks {"name":"x","count":2}`},
+	"GET /v1/containers/{container}/ssh":        {`/v1/containers/{container}/ssh`},
+	"POST /v1/ssh_keys":                         nil,
+	"GET /v1/ssh_keys":                          {`/v1/ssh_keys?after={ssh_key}`},
+	"GET /v1/ssh_keys/{ssh_key}":                {`/v1/ssh_keys/{ssh_key}`},
+	"DELETE /v1/ssh_keys/{ssh_key}":             {`/v1/ssh_keys/{ssh_key}`},
 	"POST /v1/containers/{container}/pause":     {`/v1/containers/{container}/pause`},
 	"POST /v1/containers/{container}/resume":    {`/v1/containers/{container}/resume`},
 	"POST /v1/vector_stores":                    {`/v1/vector_stores {"file_ids":["{file}"]}`},
@@ -350,11 +357,26 @@ func (h *house) furnish() map[string]string {
 	ids["webhook"] = post("/v1/webhook_endpoints",
 		`{"name":"x","url":"https://hooks.example","event_types":["response.completed"]}`).id()
 	ids["delivery"] = h.delivery(ids["webhook"])
+	ids["ssh_key"] = post("/v1/ssh_keys", `{"public_key":"`+newSSHKey(h.t)+`"}`).id()
 	ids["trace"], ids["span"] = fmt.Sprintf("trace_%032x", len(h.token)+1<<60), fmt.Sprintf("span_%024x",
 		len(h.token)+1<<60)
 	h.ingest(`{"object":"trace","id":"` + ids["trace"] + `"},{"object":"trace.span","id":"` + ids["span"] +
 		`","trace_id":"` + ids["trace"] + `","span_data":{}}`)
 	return ids
+}
+
+// newSSHKey returns a public key as OpenSSH writes it.
+func newSSHKey(t *testing.T) string {
+	t.Helper()
+	public, _, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := ssh.NewPublicKey(public)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(ssh.MarshalAuthorizedKey(key)))
 }
 
 // nobodys returns an id of the same form that no object has.

@@ -51,7 +51,7 @@ func TestBudgetOfMonth(t *testing.T) {
 		t.Errorf("got the limit %v", got)
 	}
 	h.call(400, "POST", path+"/api_keys/"+second.id(), `{"limits":{"cost_per_month":"1"}}`)
-	h.call(400, "POST", path+"/api_keys/"+second.id(), `{}`)
+	h.call(200, "POST", path+"/api_keys/"+second.id(), `{}`) // changes nothing
 	h.call(404, "POST", path+"/api_keys/key_none", `{"limits":{}}`)
 
 	h.token = first["value"].(string)

@@ -43,7 +43,7 @@ var sshKeyBody = rule.Object(rule.Fields{"name": rule.Text(1, 128), "public_key"
 
 // An sshKeyRequest is the body of POST /v1/ssh_keys.
 type sshKeyRequest struct {
-	Name      string `json:"name"` // default: the comment of the key
+	Name      string `json:"name"` // default: the comment of the key, or its fingerprint
 	PublicKey string `json:"public_key"`
 	ExpiresAt *int64 `json:"expires_at"` // Unix seconds; default: never
 }

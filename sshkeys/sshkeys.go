@@ -3,6 +3,7 @@
 package sshkeys
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -136,7 +137,7 @@ func (s *Service) Create(ctx context.Context, c berth.Caller, req Request) (*Key
 		return nil, err
 	}
 	if req.Name == "" {
-		req.Name = clip(comment)
+		req.Name = cmp.Or(clip(comment), ssh.FingerprintSHA256(public))
 	}
 	if err := checkName(req.Name); err != nil {
 		return nil, err

@@ -147,7 +147,6 @@ func TestBadKeys(t *testing.T) {
 		"private":      {Name: "n", PublicKey: string(pem.EncodeToMemory(block))},
 		"weak":         {Name: "n", PublicKey: string(ssh.MarshalAuthorizedKey(weakKey))},
 		"long":         {Name: "n", PublicKey: good + " " + strings.Repeat("x", maxText)},
-		"no name":      {PublicKey: good},
 		"control":      {Name: "a\x1b[2J", PublicKey: good},
 		"long name":    {Name: strings.Repeat("n", maxName+1), PublicKey: good},
 		"already over": {Name: "n", PublicKey: good, ExpiresAt: &past},
@@ -155,6 +154,9 @@ func TestBadKeys(t *testing.T) {
 		if _, err := s.Create(t.Context(), c, req); berth.ErrorCode(err) != berth.CodeInvalid {
 			t.Errorf("%s: %v", what, err)
 		}
+	}
+	if k, err := s.Create(t.Context(), c, Request{PublicKey: good}); err != nil || k.Name != k.Fingerprint {
+		t.Errorf("without a name: got %+v, %v, want it called by its fingerprint", k, err)
 	}
 	if _, err := s.Create(t.Context(), berth.Caller{Project: "proj_a"}, Request{Name: "n", PublicKey: good}); berth.ErrorCode(err) != berth.CodeInvalid {
 		t.Errorf("without an API key: %v", err)
