@@ -109,7 +109,7 @@ in -1, -2 and so on.`, Args: cobra.ExactArgs(1)}
 	count := cmd.Flags().Int("count", 0, "number of forks, at most 100; all have the same content")
 	cmd.ValidArgsFunction = containers.complete(connect, 1)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if cmd.Flags().Changed("count") && (*count < 1 || *replace) {
+		if cmd.Flags().Changed("count") && (*count < 1 || *count > container.MaxForks || *replace) {
 			return badUsage("--count must be 1 to %d, without --replace", container.MaxForks)
 		}
 		var made berth.Container
