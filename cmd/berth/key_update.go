@@ -23,7 +23,7 @@ func newKeyUpdate(open opener) *cobra.Command {
 A running server applies the change to the next request, and ends within seconds the requests,
 terminals and streams of a key that may do less than before. The audit record has the old and
 the new role.`,
-		Example: "  berth key update key_… --role viewer\n  berth key update key_… --owner ada@example.com --expires 30d",
+		Example: "  berth key update key_… --role viewer --expires 30d",
 		Args:    cobra.ExactArgs(1),
 	}
 	flags := cmd.Flags()
