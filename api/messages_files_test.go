@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/anthropics/anthropic-sdk-go"
+	"github.com/anthropics/anthropic-sdk-go/option"
 )
 
 // The vendor's client uploads a file, uses it in a message, reads and deletes it.
@@ -144,6 +145,24 @@ func TestMessagesSkills(t *testing.T) {
 	skills, err := client.Beta.Skills.List(t.Context(), anthropic.BetaSkillListParams{})
 	if err != nil || len(skills.Data) != 1 || skills.Data[0].ID != made.ID {
 		t.Errorf("skills: got %v, %v", skills, err)
+	}
+	former := func(path string) object {
+		t.Helper()
+		var o object
+		check(t, client.Get(t.Context(), path, nil, &o, option.WithHeader("anthropic-beta",
+			"code-execution-2025-08-25, skills-2025-10-02")))
+		return o
+	}
+	if got := former("v1/skills/" + made.ID); got.at("display_title") != "tides" || got.at("latest_version") != "2" ||
+		got.at("source") != "custom" || got.at("display_name") != nil {
+		t.Errorf("the first form of a skill: got %v", got)
+	}
+	if got := former("v1/skills"); got.at("data", 0, "latest_version") != "2" || got.at("last_id") != made.ID {
+		t.Errorf("the first form of a list: got %v", got)
+	}
+	if got := former("v1/skills/" + made.ID + "/versions/1"); got.at("version") != "1" ||
+		got.at("directory") != "tides" || got.at("description") != "one" || got.at("id") != first.ID {
+		t.Errorf("the first form of a version: got %v", got)
 	}
 	// Containers of this house have no skills, which is noticed after the version was found.
 	for version, want := range map[string]string{first.ID: "containers cannot have skills",

@@ -49,6 +49,15 @@ func newCursorList[T any](data []T, more bool, id func(T) string) cursorList[T] 
 	return l
 }
 
+// convertList returns a page with its elements in another form.
+func convertList[T any](l cursorList[T], convert func(T) any) cursorList[any] {
+	data := make([]any, len(l.Data))
+	for i, each := range l.Data {
+		data[i] = convert(each)
+	}
+	return cursorList[any]{listing[any]{data, l.HasMore, l.FirstID, l.LastID}, l.NextPage}
+}
+
 // An idPage is a page of a list, newest first, that a client asks for by the id before or after it.
 type idPage struct {
 	berth.Page

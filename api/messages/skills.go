@@ -45,6 +45,8 @@ type skillInfo struct {
 	Source          skillSource          `json:"source"`
 	CreatedAt       string               `json:"created_at"`
 	UpdatedAt       string               `json:"updated_at"`
+
+	latest string // number of the latest version
 }
 
 type skillSource struct {
@@ -73,7 +75,8 @@ func (h *storedSkills) skillInfo(ctx context.Context, c berth.Caller, s *berth.S
 		return skillInfo{}, err
 	}
 	return skillInfo{ID: s.ID, Type: "skill", DisplayName: s.Name, LatestVersionID: latest.ID,
-		Source: skillSource{"custom"}, CreatedAt: date(s.CreatedAt), UpdatedAt: date(latest.CreatedAt)}, nil
+		Source: skillSource{"custom"}, CreatedAt: date(s.CreatedAt), UpdatedAt: date(latest.CreatedAt),
+		latest: latest.Version}, nil
 }
 
 // answerSkill answers with a skill.
@@ -82,7 +85,7 @@ func (h *storedSkills) answerSkill(x *exchange.Exchange, r *http.Request, c bert
 	if err != nil {
 		return err
 	}
-	return x.JSON(http.StatusOK, info)
+	return x.JSON(http.StatusOK, skillFor(r.Header, info))
 }
 
 func skillID(r *http.Request) berth.SkillID { return berth.SkillID(r.PathValue("skill")) }
@@ -126,7 +129,8 @@ func (h *storedSkills) listSkills(x *exchange.Exchange, r *http.Request, c berth
 			infos = append(infos, info)
 		}
 	}
-	return x.JSON(http.StatusOK, newCursorList(infos, more, func(s skillInfo) string { return string(s.ID) }))
+	listed := newCursorList(infos, more, func(s skillInfo) string { return string(s.ID) })
+	return x.JSON(http.StatusOK, convertList(listed, func(s skillInfo) any { return skillFor(r.Header, s) }))
 }
 
 // getSkill serves GET /v1/skills/{skill}.
@@ -158,7 +162,7 @@ func (h *storedSkills) createVersion(x *exchange.Exchange, r *http.Request, c be
 	if err != nil {
 		return err
 	}
-	return x.JSON(http.StatusOK, newVersionInfo(v))
+	return x.JSON(http.StatusOK, versionFor(r.Header, v))
 }
 
 // listVersions serves GET /v1/skills/{skill}/versions.
@@ -176,8 +180,10 @@ func (h *storedSkills) listVersions(x *exchange.Exchange, r *http.Request, c ber
 	if err != nil {
 		return page.error(err)
 	}
-	infos := inOrder(page, list, newVersionInfo)
-	return x.JSON(http.StatusOK, newCursorList(infos, more, func(v versionInfo) string { return string(v.ID) }))
+	ordered := inOrder(page, list, func(v *berth.SkillVersion) *berth.SkillVersion { return v })
+	listed := newCursorList(ordered, more, func(v *berth.SkillVersion) string { return string(v.ID) })
+	inForm := func(v *berth.SkillVersion) any { return versionFor(r.Header, v) }
+	return x.JSON(http.StatusOK, convertList(listed, inForm))
 }
 
 // version returns a version of a skill by its id, its number or "latest".
@@ -213,7 +219,7 @@ func (h *storedSkills) getVersion(x *exchange.Exchange, r *http.Request, c berth
 	if err != nil {
 		return err
 	}
-	return x.JSON(http.StatusOK, newVersionInfo(v))
+	return x.JSON(http.StatusOK, versionFor(r.Header, v))
 }
 
 // deleteVersion serves DELETE /v1/skills/{skill}/versions/{version}.
@@ -225,7 +231,7 @@ func (h *storedSkills) deleteVersion(x *exchange.Exchange, r *http.Request, c be
 	if err != nil {
 		return err
 	}
-	return x.JSON(http.StatusOK, deletion{string(v.ID), "skill_version_deleted"})
+	return x.JSON(http.StatusOK, deletion{versionName(r.Header, v), "skill_version_deleted"})
 }
 
 // versionContent serves GET /v1/skills/{skill}/versions/{version}/content: a zip archive.
