@@ -35,7 +35,7 @@ var suites = []suite{
 	}},
 	{"test-system", []string{
 		"TestGoAssistants", "TestAssistantsCrash", "TestBackupKilled", "TestBatchKilled",
-		"TestServeBuildsTemplate", "TestServeLoadsTemplate", "TestImageFetch", "TestDockerImageWithTemplate", "TestServeWithoutTemplate", "TestCanary", "TestChaos", "TestClusterE2B",
+		"TestServeBuildsTemplate", "TestServeLoadsTemplate", "TestImageFetch", "TestDockerImageWithTemplate", "TestServeWithoutTemplate", "TestCanary", "TestChaos", "TestClusterE2B", "TestClusterMCP",
 		"TestClusterLimits", "TestClusterOnce", "TestClusterOutage", "TestClusterPaused", "TestClusterProof",
 		"TestClusterSandboxes", "TestClusterSocket", "TestClusterStreams", "TestClusterAssistant",
 		"TestClusterDivides", "TestClusterLoses", "TestCodeInterpreter", "TestHundredCells", "TestCodeCrash",
