@@ -127,7 +127,7 @@ func bashCheck(script string) ([]byte, error) {
 
 var (
 	berthLine = regexp.MustCompile(
-		`(?m)^(?:sudo )?(?:[A-Z_]+=\S+ )*(?:docker compose run --rm )?berth ([a-z]+)(?: ([a-z]+))?([^#\n]*)`)
+		`(?m)^(?:sudo )?(?:[A-Z_]+=\S+ )*(?:docker compose run --rm )?berth ([a-z][a-z-]*)(?: ([a-z]+))?([^#\n]*)`)
 	longFlag = regexp.MustCompile(`--[a-z][a-z-]*`)
 )
 

@@ -36,6 +36,7 @@ var suites = []suite{
 	{"test-system", []string{
 		"TestGoAssistants", "TestAssistantsCrash", "TestBackupKilled", "TestBatchKilled",
 		"TestServeBuildsTemplate", "TestServeLoadsTemplate", "TestImageFetch", "TestDockerImageWithTemplate", "TestServeWithoutTemplate", "TestCanary", "TestChaos", "TestClusterE2B", "TestClusterMCP",
+		"TestMessagesComputer",
 		"TestClusterLimits", "TestClusterOnce", "TestClusterOutage", "TestClusterPaused", "TestClusterProof",
 		"TestClusterSandboxes", "TestClusterSocket", "TestClusterStreams", "TestClusterAssistant",
 		"TestClusterDivides", "TestClusterLoses", "TestCodeInterpreter", "TestHundredCells", "TestCodeCrash",
