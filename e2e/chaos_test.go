@@ -103,7 +103,8 @@ func runChaos(t *testing.T, sc scarcity, kills int, random *rand.Rand) {
 	done := &tally{counts: map[string]int{}}
 	var work sync.WaitGroup
 	for i, do := range []func(*worker) error{(*worker).chain, (*worker).chain, (*worker).begin, (*worker).begin,
-		(*worker).files, (*worker).copies, (*worker).talk, (*worker).messages} {
+		(*worker).files, (*worker).copies, (*worker).talk, (*worker).messages,
+		(*worker).commands} {
 		w := &worker{persistent: client, name: fmt.Sprintf("w%d", i), stop: stop, done: done,
 			rand: rand.New(rand.NewPCG(random.Uint64(), uint64(i)))}
 		work.Go(func() {
@@ -140,7 +141,7 @@ func runChaos(t *testing.T, sc scarcity, kills int, random *rand.Rand) {
 	t.Logf("%d kills; %v; %d requests repeated, %d of them as asked for", killed, done, client.repeats.Load(),
 		client.refused.Load())
 	for _, kind := range []string{"responses in chains", "containers begun", "files uploaded", "copies of containers",
-		"messages in conversations", "messages"} {
+		"messages in conversations", "messages", "commands by MCP"} {
 		if done.counts[kind] == 0 && !t.Failed() {
 			t.Errorf("no %s: the load did not get anywhere", kind)
 		}
