@@ -203,8 +203,8 @@ func (p *pool) waitIdle(wait time.Duration) bool {
 	}
 }
 
-// fill adds one sandbox if the pool wants more, and removes those of a former template and those that it wants no
-// longer. It reports whether the pool is full.
+// fill adds one sandbox if the pool wants more, and removes sandboxes of a former template and
+// surplus ones. It reports whether the pool is full.
 func (p *pool) fill() (full bool, err error) {
 	ps := p.group
 	t, err := ps.opts.Template(p.Template)

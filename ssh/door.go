@@ -25,6 +25,7 @@ import (
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/audit"
 	"github.com/berth-run/berth/internal/clock"
+	"github.com/berth-run/berth/internal/nofile"
 	"github.com/berth-run/berth/sshkeys"
 	"github.com/berth-run/berth/store"
 )
@@ -166,7 +167,7 @@ func (d *Door) Serve(l net.Listener) error {
 			if d.ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
 				return nil
 			}
-			if temporary(err) {
+			if nofile.Exhausted(err) || errors.Is(err, unix.ECONNABORTED) {
 				if clock.Sleep(d.ctx, d.opts.Clock, acceptPause) != nil {
 					return nil
 				}
@@ -191,16 +192,6 @@ func (d *Door) Serve(l net.Listener) error {
 
 // acceptPause is the time before the next try after a lack of file descriptors.
 const acceptPause = 100 * time.Millisecond
-
-// temporary reports whether a later try to accept a connection may succeed.
-func temporary(err error) bool {
-	for _, lack := range []error{unix.EMFILE, unix.ENFILE, unix.ENOBUFS, unix.ENOMEM, unix.ECONNABORTED, unix.EINTR} {
-		if errors.Is(err, lack) {
-			return true
-		}
-	}
-	return false
-}
 
 const reasonGuesses = "too many failures"
 

@@ -2,26 +2,17 @@ package messages
 
 import (
 	"net/http"
-	"strings"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/api/exchange"
 )
 
-// formerSkillsBeta is the beta that clients name who expect the first form of skills. Those of Python and TypeScript
-// send it with each request about skills; the form is that of their types.
+// formerSkillsBeta is the beta of the first form of skills. Anthropic's clients of Python and TypeScript name it in
+// each request about skills; their types have the form.
 const formerSkillsBeta = "skills-2025-10-02"
 
-// hasBeta reports whether a request names a beta.
-func hasBeta(h http.Header, beta string) bool {
-	for _, line := range h.Values(betaHeader) {
-		for name := range strings.SplitSeq(line, ",") {
-			if strings.TrimSpace(name) == beta {
-				return true
-			}
-		}
-	}
-	return false
-}
+// wantsFormer reports whether a request names that beta.
+func wantsFormer(h http.Header) bool { return exchange.HeaderHas(h, betaHeader, formerSkillsBeta) }
 
 // A formerSkill is a skill in its first form. Versions are named by their number.
 type formerSkill struct {
@@ -43,7 +34,7 @@ type formerVersion struct {
 
 // skillFor returns a skill in the form that a client expects.
 func skillFor(h http.Header, s skillInfo) any {
-	if !hasBeta(h, formerSkillsBeta) {
+	if !wantsFormer(h) {
 		return s
 	}
 	return formerSkill{ID: s.ID, Type: s.Type, DisplayTitle: s.DisplayName, LatestVersion: s.latest,
@@ -53,7 +44,7 @@ func skillFor(h http.Header, s skillInfo) any {
 // versionFor returns a version of a skill in the form that a client expects. Archives have one directory, which is
 // called like the skill.
 func versionFor(h http.Header, v *berth.SkillVersion) any {
-	if !hasBeta(h, formerSkillsBeta) {
+	if !wantsFormer(h) {
 		return newVersionInfo(v)
 	}
 	return formerVersion{newVersionInfo(v), v.Name, v.Version}
@@ -61,7 +52,7 @@ func versionFor(h http.Header, v *berth.SkillVersion) any {
 
 // versionName returns how a client names a version.
 func versionName(h http.Header, v *berth.SkillVersion) string {
-	if hasBeta(h, formerSkillsBeta) {
+	if wantsFormer(h) {
 		return v.Version
 	}
 	return string(v.ID)

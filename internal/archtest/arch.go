@@ -158,7 +158,7 @@ var Imports = map[string][]string{
 		"internal/conns", "internal/jsonscan", "internal/nofile", "internal/rule", "journal", "model",
 		"model/embedding", "project", "prompts", "responses", "site", "skills",
 		"ssh", "sshkeys", "threads", "traces", "usage", "vectorstore", "webhook"},
-	"ssh":          {"", "audit", "guest", "internal/clock", "sshkeys", "store"},
+	"ssh":          {"", "audit", "guest", "internal/clock", "internal/nofile", "sshkeys", "store"},
 	"site":         {"", "console/assets", "site/manual"},
 	"site/manual":  {},
 	"site/publish": {"site"},
