@@ -130,7 +130,9 @@ func (fo *Forker) await(held context.Context, caller berth.Caller, c *contentCop
 	select {
 	case <-s.started:
 	case <-held.Done():
-		fo.deaths.end(s, reasonDeleted, berth.NotFound("Container", s.id), nil, nil) // the client does not get its id
+		if fo.work.life.Err() == nil && !s.running() { // otherwise the next server continues with what was saved
+			fo.deaths.end(s, reasonDeleted, berth.NotFound("Container", s.id), nil, nil) // the client does not get its id
+		}
 		<-s.started
 	}
 	if s.life.Err() == nil {

@@ -82,8 +82,13 @@ func (c *crasher) die() {
 	case <-c.t.Context().Done():
 		c.t.Fatalf("the server did not reach %q", c.place)
 	}
-	life, dead := c.k.work.life, c.dead
-	context.AfterFunc(life, func() { close(dead) })
+	life, dead, all := c.k.work.life, c.dead, c.k.index.all()
+	context.AfterFunc(life, func() {
+		for _, s := range all { // connections may break before the blocked place returns
+			s.client.Close()
+		}
+		close(dead)
+	})
 	c.crash()
 	c.driver.idle()
 }
