@@ -131,7 +131,8 @@ func (fo *Forker) await(held context.Context, caller berth.Caller, c *contentCop
 	case <-s.started:
 	case <-held.Done():
 		if fo.work.life.Err() == nil && !s.running() { // otherwise the next server continues with what was saved
-			fo.deaths.end(s, reasonDeleted, berth.NotFound("Container", s.id), nil, nil) // the client does not get its id
+			// the client does not get its id
+			fo.deaths.end(s, reasonDeleted, berth.NotFound("Container", s.id), nil, nil)
 		}
 		<-s.started
 	}

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -29,10 +30,15 @@ func TestScripts(t *testing.T) {
 	if _, err := embedded.Extract(t.TempDir()); err != nil {
 		t.Skipf("skipped: %v", err)
 	}
+	docs, err := filepath.Abs("../../docs")
+	if err != nil {
+		t.Fatal(err)
+	}
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
 		Setup: func(env *testscript.Env) error {
 			addr := freeport.Addr(t)
+			env.Setenv("DOCS", docs)
 			env.Setenv("METRICS", freeport.Addr(t))
 			env.Setenv("ADDR", addr)
 			env.Setenv("BERTH_URL", "http://"+addr)

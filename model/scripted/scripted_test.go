@@ -4,6 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -219,5 +222,30 @@ func TestLongTextHasFewDeltas(t *testing.T) {
 	}
 	if n > maxPieces || back.String() != long {
 		t.Errorf("got %d pieces of %d bytes", n, back.Len())
+	}
+}
+
+// docs/models.md names each kind of block that this model runs, and no other.
+func TestBlocksInDocumentation(t *testing.T) {
+	page, err := os.ReadFile("../../docs/models.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, _ := strings.Cut(string(page), "`scripted` is not a language model.")
+	text, _, _ = strings.Cut(text, "\n\n")
+	var named []string
+	for _, found := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(text, -1) {
+		named = append(named, found[1])
+	}
+	var run []string
+	for _, info := range []string{"bash", "js", "javascript", "json", "json TOOL", "py", "python", "sh", "shell", "text", "yaml"} {
+		fence := "```" + info + "\n1\n```"
+		if _, call := turn(t, []berth.Item{user(fence)}, "shell", codeInterpreter, "TOOL"); call.Name != "" {
+			run = append(run, info)
+		}
+	}
+	slices.Sort(named)
+	if diff := cmp.Diff(run, named); diff != "" {
+		t.Errorf("blocks that run, and those of the page (-run +named):\n%s", diff)
 	}
 }
