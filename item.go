@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 )
 
@@ -117,6 +118,20 @@ func NewItem(body any) Item {
 		panic(fmt.Sprintf("berth: NewItem(%T): %v", body, err))
 	}
 	return it
+}
+
+// Tool returns the type of the tool that the item calls, such as "shell"; "" if it is no call. The types are few:
+// those of functions and MCP servers are "function" and "mcp", whatever their names.
+func (it Item) Tool() string {
+	switch it.Type() {
+	case ItemFunctionCall, ItemCustomToolCall, ItemShellCall, ItemCodeInterpreterCall, ItemTextEditorCall,
+		ItemLocalShellCall, ItemApplyPatchCall, ItemToolSearchCall, ItemComputerCall, ItemFileSearchCall,
+		ItemWebSearchCall, ItemImageGenerationCall, ItemMCPCall:
+		return strings.TrimSuffix(strings.TrimSuffix(string(it.Type()), "_call"), "_tool") // custom_tool_call
+	case ItemProgram:
+		return "programmatic_tool_calling"
+	}
+	return ""
 }
 
 func (it Item) Type() ItemType { return it.data().head.Type }

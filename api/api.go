@@ -238,6 +238,7 @@ func (h *handlers) routes() []exchange.Route {
 		on("GET /v1/organization/usage/embeddings", h.usage.embeddings, readsQuery),
 		on("GET /v1/organization/usage/moderations", h.usage.moderations, readsQuery),
 		on("GET /v1/organization/usage/code_interpreter_sessions", h.usage.sessions, readsQuery),
+		on("GET /v1/organization/usage/tool_calls", h.usage.toolCalls, readsQuery),
 
 		on("POST /v1/organization/admin_api_keys", h.admin.createAdminKey, storesNothing, storesLittle),
 		on("GET /v1/organization/admin_api_keys", h.admin.listAdminKeys, readsQuery),

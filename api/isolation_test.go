@@ -285,6 +285,7 @@ var probed = map[string][]string{
 	"GET /v1/organization/usage/embeddings":                {`+/v1/organization/usage/embeddings?start_time=1&end_time=2&group_by=api_key_id&project_ids={project}`},
 	"GET /v1/organization/usage/moderations":               {`+/v1/organization/usage/moderations?start_time=1&end_time=2&group_by=api_key_id&project_ids={project}`},
 	"GET /v1/organization/usage/code_interpreter_sessions": {`+/v1/organization/usage/code_interpreter_sessions?start_time=1&end_time=2&project_ids={project}`},
+	"GET /v1/organization/usage/tool_calls":                {`+/v1/organization/usage/tool_calls?start_time=1&end_time=2&group_by=api_key_id&project_ids={project}`},
 	"GET /v1/upstreams":                                    {}, // the operator's
 	"GET /v1/models":                                       {},
 	"GET /v1/models/{model...}":                            {}, // the same for all

@@ -224,6 +224,7 @@ var permissions = map[string]berth.Permission{
 	"GET /v1/organization/usage/embeddings":                     toReadUsage,
 	"GET /v1/organization/usage/moderations":                    toReadUsage,
 	"GET /v1/organization/usage/code_interpreter_sessions":      toReadUsage,
+	"GET /v1/organization/usage/tool_calls":                     toReadUsage,
 	"POST /v1/organization/admin_api_keys":                      toManageAll,
 	"GET /v1/organization/admin_api_keys":                       toReadAll,
 	"GET /v1/organization/admin_api_keys/{key}":                 toReadAll,

@@ -273,6 +273,19 @@ func traceRoutes() []*reference.Route {
 	}
 }
 
+// toolsUsagePage is a usagePage of calls of tools.
+type toolsUsagePage struct {
+	Object string `json:"object"` // "page"
+	Data   []struct {
+		Object    string        `json:"object"` // "bucket"
+		StartTime int64         `json:"start_time"`
+		EndTime   int64         `json:"end_time"`
+		Results   []*toolsUsage `json:"results"`
+	} `json:"data"`
+	HasMore  bool    `json:"has_more"`
+	NextPage *string `json:"next_page"`
+}
+
 func usageRoutes() []*reference.Route {
 	const page = "tenancy.md#usage"
 	return []*reference.Route{
@@ -284,6 +297,16 @@ func usageRoutes() []*reference.Route {
 		route("GET /v1/organization/usage/embeddings", "Get the usage of embeddings", page),
 		route("GET /v1/organization/usage/moderations", "Get the usage of moderations", page),
 		route("GET /v1/organization/usage/code_interpreter_sessions", "Get the usage of containers", page),
+		route("GET /v1/organization/usage/tool_calls", "Get the calls of tools", page).
+			Query(reference.Parameter{Name: "start_time", Type: "integer", Description: "In Unix seconds. Required."},
+				reference.Parameter{Name: "end_time", Type: "integer", Description: "In Unix seconds. Default: now."},
+				reference.Parameter{Name: "bucket_width", Type: "string", Enum: []string{"1m", "1h", "1d"},
+					Description: "Default: 1d."},
+				textParameter("group_by", "One or more of tool, project_id and api_key_id."),
+				textParameter("tools", "Of these tools only."), textParameter("project_ids", "Of these projects only."),
+				textParameter("api_key_ids", "With these keys only."),
+				reference.Parameter{Name: "limit", Type: "integer", Description: "The number of buckets on the page."},
+				textParameter("page", "The next_page of the page before.")).Gives(toolsUsagePage{}),
 	}
 }
 

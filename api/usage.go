@@ -151,6 +151,26 @@ func (h *usagePages) sessions(x *exchange.Exchange, r *http.Request, c berth.Cal
 		})
 }
 
+// toolsUsage is the usage of tools by a group.
+type toolsUsage struct {
+	Object      string  `json:"object"`
+	NumRequests int64   `json:"num_requests"` // calls
+	ProjectID   *string `json:"project_id"`
+	UserID      *string `json:"user_id"`
+	APIKeyID    *string `json:"api_key_id"`
+	Tool        *string `json:"tool"` // its type, such as "shell"
+}
+
+// toolCalls serves GET /v1/organization/usage/tool_calls.
+func (h *usagePages) toolCalls(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	return h.answer(x, r, c, usage.Tools, []string{usage.ByProject, "user_id", usage.ByKey, usage.ByTool},
+		func(of *usage.Group) any {
+			return &toolsUsage{Object: "organization.usage.tool_calls.result", NumRequests: of.Count,
+				ProjectID: exchange.OrNull(of.Project), APIKeyID: exchange.OrNull(of.Key),
+				Tool: exchange.OrNull(of.Name)}
+		})
+}
+
 // answer answers with a page of buckets. result is the answer's form of a group.
 func (h *usagePages) answer(x *exchange.Exchange, r *http.Request, c berth.Caller, kind usage.Kind, groupable []string,
 	result func(*usage.Group) any) error {
@@ -208,6 +228,10 @@ func readUsageRequest(r *http.Request, kind usage.Kind, groupable []string) (*us
 		req.query.Keys, req.query.Models = q.Strings("api_key_ids"), q.Strings("models")
 		users := q.Strings("user_ids")
 		req.impossible = len(users) > 0 || kind == usage.Responses && q.Boolean("batch", false)
+	}
+	if kind == usage.Tools {
+		req.query.Keys, req.query.Models = q.Strings("api_key_ids"), q.Strings("tools")
+		req.impossible = len(q.Strings("user_ids")) > 0
 	}
 	if kind == usage.Upstreams {
 		req.query.Keys = q.Strings("api_key_ids")

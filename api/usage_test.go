@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -177,6 +178,52 @@ func TestUsagePages(t *testing.T) {
 		t.Errorf("got %d buckets from %d to %d with %v tokens, want %d to %d with 10", n, times[0], times[n-1]+60,
 			tokens, start, end)
 	}
+}
+
+// Calls of tools are counted by tool, project and key; a key sees its own project.
+func TestToolUsage(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, nil)
+	h.key("sk-a", "proj_a")
+	from := time.Now().Add(-time.Hour).Unix()
+	h.used("proj_a", store.UsageTool, "key_1", "shell", 3, 0)
+	h.used("proj_a", store.UsageTool, "key_2", "shell", 1, 0)
+	h.used("proj_a", store.UsageTool, "key_1", "mcp", 2, 0)
+	h.used("proj_b", store.UsageTool, "key_3", "shell", 100, 0)
+	h.used("proj_a", store.UsageResponse, "key_1", "m", 7, 10)
+	for query, want := range map[string][]string{
+		"":                          {"<nil> <nil> <nil> 6"},
+		"group_by=tool":             {"<nil> <nil> mcp 2", "<nil> <nil> shell 4"},
+		"group_by=tool&tools=shell": {"<nil> <nil> shell 4"},
+		"group_by=api_key_id":       {"<nil> key_1 <nil> 5", "<nil> key_2 <nil> 1"},
+		"group_by=project_id":       {"proj_a <nil> <nil> 6"},
+		"api_key_ids=key_2":         {"<nil> <nil> <nil> 1"},
+		"project_ids=proj_b":        nil,
+		"user_ids=user_1":           nil,
+		"group_by=tool&bucket_width=1d&api_key_ids=key_1": {"<nil> <nil> mcp 2", "<nil> <nil> shell 3"},
+	} {
+		page := h.call(200, "GET", fmt.Sprintf("/v1/organization/usage/tool_calls?start_time=%d&end_time=%d&%s", from,
+			time.Now().Unix()+60, query), nil)
+		sums := map[string]float64{} // a day may end during the test
+		for _, b := range page.at("data").([]any) {
+			for _, r := range object(b.(map[string]any)).at("results").([]any) {
+				r := object(r.(map[string]any))
+				sums[fmt.Sprint(r["project_id"], " ", r["api_key_id"], " ", r["tool"])] += r["num_requests"].(float64)
+				if r["object"] != "organization.usage.tool_calls.result" || r["user_id"] != nil {
+					t.Errorf("got %v", r)
+				}
+			}
+		}
+		var got []string
+		for name, n := range sums {
+			got = append(got, fmt.Sprint(name, " ", n))
+		}
+		slices.Sort(got)
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: got %q, want %q", query, got, want)
+		}
+	}
+	h.call(400, "GET", fmt.Sprintf("/v1/organization/usage/tool_calls?start_time=%d&group_by=model", from), nil)
 }
 
 func TestSessionsUsage(t *testing.T) {

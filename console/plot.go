@@ -90,16 +90,22 @@ func newColumnChart(days []string, all []daySeries, budget int64, format func(in
 }
 
 // formatTokens formats a number of tokens for an axis.
-func formatTokens(n int64) string {
+func formatTokens(n int64) string { return formatCount(n, "tokens") }
+
+// formatCalls formats a number of calls for an axis.
+func formatCalls(n int64) string { return formatCount(n, "calls") }
+
+// formatCount formats a number of things for an axis.
+func formatCount(n int64, unit string) string {
 	switch {
 	case n >= 1e9:
-		return strconv.FormatFloat(float64(n)/1e9, 'g', 3, 64) + "G tokens"
+		return strconv.FormatFloat(float64(n)/1e9, 'g', 3, 64) + "G " + unit
 	case n >= 1e6:
-		return strconv.FormatFloat(float64(n)/1e6, 'g', 3, 64) + "M tokens"
+		return strconv.FormatFloat(float64(n)/1e6, 'g', 3, 64) + "M " + unit
 	case n >= 10e3:
-		return strconv.FormatFloat(float64(n)/1e3, 'g', 3, 64) + "k tokens"
+		return strconv.FormatFloat(float64(n)/1e3, 'g', 3, 64) + "k " + unit
 	}
-	return count64(n) + " tokens"
+	return count64(n) + " " + unit
 }
 
 // formatCost returns what formats amounts of a currency.

@@ -20,7 +20,7 @@ const maxSeries = 5
 type usagePage struct {
 	Days   int
 	Period string // of a column: day, week or month
-	By     string // api_key_id, model, project_id or kind
+	By     string // api_key_id, model, project_id, kind or tool
 	Groups []*usageGroup
 	Total  usageGroup
 	Chart  *columnChart
@@ -32,14 +32,14 @@ type usagePage struct {
 type usageGroup struct {
 	Name     string
 	Colour   string // a class of the style sheet
-	Requests int64  // responses, or containers
+	Requests int64  // responses, containers, or calls of a tool
 	Input    int64
 	Cached   int64
 	Output   int64
 	Cost     berth.Cost
 
 	days []berth.Cost // by day
-	used []int64      // tokens by day
+	used []int64      // tokens by day, or calls
 }
 
 // Price returns the cost of the group; nil if it has none.
@@ -58,12 +58,19 @@ func (usagePage) Periods() []string { return []string{"day", "week", "month"} }
 
 // Groupings returns the values by which usage can be grouped.
 func (usagePage) Groupings() [][2]string {
-	return [][2]string{{"model", "model"}, {"api_key_id", "key"}, {"project_id", "project"}, {"kind", "kind"}}
+	return [][2]string{{"model", "model"}, {"api_key_id", "key"}, {"project_id", "project"}, {"tool", "tool"},
+		{"kind", "kind"}}
 }
+
+// Calls reports whether the page counts calls of tools, which have no tokens and no cost of their own.
+func (p usagePage) Calls() bool { return p.By == "tool" }
 
 // usageKinds are the kinds of work that are counted, with the last part of the path of their usage.
 var usageKinds = [][2]string{{"responses", "completions"}, {"containers", "code_interpreter_sessions"},
 	{"embeddings", "embeddings"}, {"moderations", "moderations"}}
+
+// toolKinds are the kinds that are counted by tool.
+var toolKinds = [][2]string{{"calls", "tool_calls"}}
 
 // A usageBuckets is the API's answer.
 type usageBuckets struct {
@@ -83,9 +90,11 @@ type usageResult struct {
 	OutputTokens      int64   `json:"output_tokens"`
 	NumModelRequests  int64   `json:"num_model_requests"`
 	NumSessions       int64   `json:"num_sessions"` // containers
+	NumRequests       int64   `json:"num_requests"` // calls of tools
 	ProjectID         *string `json:"project_id"`
 	APIKeyID          *string `json:"api_key_id"`
 	Model             *string `json:"model"`
+	Tool              *string `json:"tool"`
 	Berth             struct {
 		Cost *berth.Cost `json:"cost"`
 	} `json:"berth"`
@@ -98,7 +107,8 @@ func (r usageResult) name(by string) string {
 	if by == "kind" {
 		return r.kind
 	}
-	if id := map[string]*string{"model": r.Model, "api_key_id": r.APIKeyID, "project_id": r.ProjectID}[by]; id != nil {
+	if id := map[string]*string{"model": r.Model, "api_key_id": r.APIKeyID, "project_id": r.ProjectID,
+		"tool": r.Tool}[by]; id != nil {
 		return *id
 	}
 	return ""
@@ -126,17 +136,29 @@ func (p *usagePage) export(v *visit) error {
 	v.w.Header().Set("Content-Type", "text/csv; charset=utf-8")
 	v.w.Header().Set("Content-Disposition", dispositionOf("attachment", "berth-usage.csv"))
 	out := csv.NewWriter(v.w)
+	if p.Calls() {
+		_ = out.Write([]string{p.By, "calls"})
+		for _, g := range p.Groups {
+			_ = out.Write([]string{cell(g.Name), strconv.FormatInt(g.Requests, 10)})
+		}
+		out.Flush()
+		return nil
+	}
 	_ = out.Write([]string{p.By, "responses", "input_tokens", "cached_tokens", "output_tokens", "cost", "currency"})
 	for _, g := range p.Groups {
-		name := g.Name
-		if strings.ContainsAny(name[:min(1, len(name))], "=+-@\t\r") { // spreadsheets would take it for a formula
-			name = "'" + name
-		}
-		_ = out.Write([]string{name, strconv.FormatInt(g.Requests, 10), strconv.FormatInt(g.Input, 10),
+		_ = out.Write([]string{cell(g.Name), strconv.FormatInt(g.Requests, 10), strconv.FormatInt(g.Input, 10),
 			strconv.FormatInt(g.Cached, 10), strconv.FormatInt(g.Output, 10), g.Cost.Value.String(), g.Cost.Currency})
 	}
 	out.Flush() // fails if the browser is gone
 	return nil
+}
+
+// cell returns a name as a cell of CSV that spreadsheets do not take for a formula.
+func cell(name string) string {
+	if strings.ContainsAny(name[:min(1, len(name))], "=+-@\t\r") {
+		return "'" + name
+	}
+	return name
 }
 
 // choose sets what the query of the visit asks for.
@@ -157,7 +179,11 @@ func (p *usagePage) choose(v *visit) {
 // read reads the usage of the days.
 func (p *usagePage) read(v *visit) error {
 	kinds := usageKinds
-	if p.By != "kind" {
+	switch p.By {
+	case "kind":
+	case "tool":
+		kinds = toolKinds
+	default:
 		kinds = kinds[:1]
 	}
 	var all usageBuckets
@@ -250,7 +276,7 @@ func (p *usagePage) sum(found usageBuckets) {
 				p.Groups = append(p.Groups, g)
 			}
 			for _, sum := range []*usageGroup{g, &p.Total} {
-				sum.Requests += r.NumModelRequests + r.NumSessions
+				sum.Requests += r.NumModelRequests + r.NumSessions + r.NumRequests
 				sum.Input += r.InputTokens
 				sum.Cached += r.InputCachedTokens
 				sum.Output += r.OutputTokens
@@ -259,6 +285,9 @@ func (p *usagePage) sum(found usageBuckets) {
 				}
 			}
 			g.used[day] += r.InputTokens + r.OutputTokens
+			if p.Calls() {
+				g.used[day] += r.NumRequests
+			}
 			if c := r.Berth.Cost; c != nil {
 				g.days[day].Value += c.Value
 			}
@@ -267,7 +296,7 @@ func (p *usagePage) sum(found usageBuckets) {
 	p.Priced = p.Total.Cost.Value > 0
 	slices.SortFunc(p.Groups, func(a, b *usageGroup) int {
 		return cmp.Or(cmp.Compare(b.Cost.Value, a.Cost.Value), cmp.Compare(b.Input+b.Output, a.Input+a.Output),
-			cmp.Compare(a.Name, b.Name))
+			cmp.Compare(b.Requests, a.Requests), cmp.Compare(a.Name, b.Name))
 	})
 	for i, g := range p.Groups {
 		g.Colour = "series" + strconv.Itoa(min(i, maxSeries))
@@ -293,6 +322,9 @@ func (p *usagePage) draw(found usageBuckets) {
 		all = append(all, s)
 	}
 	format, budget := formatTokens, int64(0)
+	if p.Calls() {
+		format = formatCalls
+	}
 	if p.Priced {
 		format = formatCost(p.Total.Cost.Currency)
 		if p.Limit != nil {
@@ -300,10 +332,14 @@ func (p *usagePage) draw(found usageBuckets) {
 		}
 	}
 	p.Chart = newColumnChart(days, all, budget, format)
-	p.Chart.Label = "Tokens by " + p.Period + " (UTC)"
-	if p.Priced {
-		p.Chart.Label = "Cost by " + p.Period + " (UTC)"
+	counted := "Tokens"
+	switch {
+	case p.Priced:
+		counted = "Cost"
+	case p.Calls():
+		counted = "Calls"
 	}
+	p.Chart.Label = counted + " by " + p.Period + " (UTC)"
 	if p.Chart.Budget > 0 {
 		p.Chart.BudgetLabel = "a " + p.Period + "'s share of the month's limit, " + format(budget)
 	}

@@ -44,6 +44,30 @@ func TestUsageSums(t *testing.T) {
 	}
 }
 
+// TestUsageTools: calls of tools are counted by day and sorted by number; a name is no formula of a spreadsheet.
+func TestUsageTools(t *testing.T) {
+	var found usageBuckets
+	if err := json.Unmarshal([]byte(`{"data":[
+		{"start_time":0,"results":[{"tool":"mcp","num_requests":2},{"tool":"shell","num_requests":1}]},
+		{"start_time":86400,"results":[{"tool":"shell","num_requests":4}]}]}`), &found); err != nil {
+		t.Fatal(err)
+	}
+	p := usagePage{By: "tool", Period: "day"}
+	p.sum(found)
+	if len(p.Groups) != 2 || p.Groups[0].Name != "shell" || p.Groups[0].Requests != 5 || p.Groups[1].Requests != 2 ||
+		p.Total.Requests != 7 {
+		t.Errorf("got %+v", p.Groups)
+	}
+	if c := p.Chart; c.Label != "Calls by day (UTC)" || c.Columns[0].Amount != "3 calls" || c.Columns[1].Amount != "4 calls" {
+		t.Errorf("got %+v", c)
+	}
+	for name, want := range map[string]string{"shell": "shell", "=1+1": "'=1+1", "": "", "@x": "'@x"} {
+		if got := cell(name); got != want {
+			t.Errorf("%q: got %q, want %q", name, got, want)
+		}
+	}
+}
+
 // TestBudget: the line of the budget is at its height, and left out where it would flatten all columns.
 func TestBudget(t *testing.T) {
 	days := []string{"a", "b"}

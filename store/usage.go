@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/berth-run/berth"
@@ -18,6 +19,7 @@ const (
 	UsageEmbedding  UsageKind = "embedding"  // requests for embeddings and their tokens, by model
 	UsageModeration UsageKind = "moderation" // the same for moderations
 	UsageImage      UsageKind = "image"      // the same for generated images
+	UsageTool       UsageKind = "tool"       // calls of tools, by the type of the tool
 )
 
 // A Usage is the usage of a project in an interval, with one API key.
@@ -25,10 +27,10 @@ type Usage struct {
 	Project berth.ProjectID
 	Kind    UsageKind
 	Key     berth.KeyID // empty without keys
-	Name    string      // the model, the container's memory limit, or UPSTREAM/MODEL
+	Name    string      // the model, the container's memory limit, UPSTREAM/MODEL, or the tool
 	Start   int64       // of the interval, in Unix seconds
 
-	Count           int64 // ended responses, created containers, or turns
+	Count           int64 // ended responses, created containers, turns, or calls
 	InputTokens     int64
 	CachedTokens    int64 // of the input
 	OutputTokens    int64
@@ -37,8 +39,8 @@ type Usage struct {
 	Cost            berth.Amount // of priced usage, in the currency of the configuration
 }
 
-// ResponseUsage returns the usage of a response that ends as body: one of kind
-// UsageResponse, and one of UsageUpstream for each upstream that it names.
+// ResponseUsage returns the usage of a response that ends as body: one of kind UsageResponse, one of UsageUpstream for
+// each upstream that it names, and one of UsageTool for each tool that its output has called.
 func ResponseUsage(p berth.ProjectID, key berth.KeyID, body *berth.Response, at time.Time) []*Usage {
 	var total berth.Usage
 	if body.Usage != nil {
@@ -51,6 +53,23 @@ func ResponseUsage(p berth.ProjectID, key berth.KeyID, body *berth.Response, at 
 	all := requestUsage(p, key, UsageResponse, body.Model, total, turns, at)
 	cost, _ := body.Cost()
 	all[0].Cost = cost.Value
+	return append(all, toolUsage(p, key, body.Output, at)...)
+}
+
+// toolUsage returns the usage of the tools that an output has called, in the order of their first calls.
+func toolUsage(p berth.ProjectID, key berth.KeyID, output []berth.Item, at time.Time) (all []*Usage) {
+	for _, it := range output {
+		tool := it.Tool()
+		if tool == "" {
+			continue
+		}
+		n := slices.IndexFunc(all, func(u *Usage) bool { return u.Name == tool })
+		if n < 0 {
+			n = len(all)
+			all = append(all, &Usage{Project: p, Kind: UsageTool, Key: key, Name: tool, Start: UsageMinute(at)})
+		}
+		all[n].Count++
+	}
 	return all
 }
 

@@ -21,6 +21,7 @@ const (
 	Upstreams   = Kind(store.UsageUpstream)   // as Responses, by upstream and its model
 	Embeddings  = Kind(store.UsageEmbedding)  // and their tokens, by model
 	Moderations = Kind(store.UsageModeration) // and their tokens, by model
+	Tools       = Kind(store.UsageTool)       // and their calls, by tool
 )
 
 // The fields by which a Query groups.
@@ -28,6 +29,7 @@ const (
 	ByProject  = "project_id"
 	ByKey      = "api_key_id"
 	ByModel    = "model"
+	ByTool     = "tool"
 	ByLineItem = "line_item" // UPSTREAM/MODEL
 )
 
@@ -38,15 +40,15 @@ type Query struct {
 	From, To time.Time
 	Width    time.Duration // of the buckets: whole minutes, aligned to 1970
 
-	Projects, Keys, Models []string // filters
+	Projects, Keys, Models []string // filters; a tool is in the place of a model
 	Groups                 []string
 }
 
 // A Group is the usage in a bucket with the same values of the fields by which the query groups. The others are empty.
 type Group struct {
-	Project, Key, Name string // Name is a model or a line item
+	Project, Key, Name string // Name is a model, a tool or a line item
 
-	Count           int64 // ended responses, created containers, requests or turns
+	Count           int64 // ended responses, created containers, requests, turns or calls
 	InputTokens     int64
 	CachedTokens    int64 // of the input
 	OutputTokens    int64
@@ -99,7 +101,7 @@ func (b *Bucket) add(q *Query, u *store.Usage) {
 	if slices.Contains(q.Groups, ByKey) {
 		of.Key = string(u.Key)
 	}
-	if slices.Contains(q.Groups, ByModel) || slices.Contains(q.Groups, ByLineItem) {
+	if slices.ContainsFunc(q.Groups, func(g string) bool { return g == ByModel || g == ByTool || g == ByLineItem }) {
 		of.Name = u.Name
 	}
 	n := slices.IndexFunc(b.Groups, func(g *Group) bool {

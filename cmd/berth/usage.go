@@ -139,6 +139,12 @@ func (r *usageReport) write(ctx context.Context) error {
 	if err := r.table(ctx, "UPSTREAM\tTURNS\t"+heading, tokens); err != nil {
 		return err
 	}
+	r.query.Kind = store.UsageTool
+	if err := r.tableUnlessEmpty(ctx, "TOOL\tCALLS", func(u *store.Usage) string {
+		return fmt.Sprintf("%s\t%d", r.name(u), u.Count)
+	}); err != nil {
+		return err
+	}
 	r.query.Kind = store.UsageContainer
 	err := r.table(ctx, "MEMORY\tCONTAINERS\tSECONDS", func(u *store.Usage) string {
 		return fmt.Sprintf("%s\t%d\t%d", u.Name, u.Count, u.Seconds)

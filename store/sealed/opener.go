@@ -57,6 +57,11 @@ func (o *Opener) ResponseBody(ctx context.Context, box []byte) (*berth.Response,
 	return decode[berth.Response](ctx, o, box)
 }
 
+// Output opens and decodes the output of a response.
+func (o *Opener) Output(ctx context.Context, box []byte) (output []berth.Item, err error) {
+	return output, o.openJSON(ctx, contentOutput, box, &output)
+}
+
 // Items opens and decodes the input and the output of a response.
 func (o *Opener) Items(ctx context.Context, inputBox, outputBox []byte) (input, output []berth.Item, err error) {
 	if err := o.openJSON(ctx, contentInput, inputBox, &input); err != nil {

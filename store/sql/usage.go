@@ -112,17 +112,21 @@ func countResponse(ctx context.Context, tx *Tx, p berth.ProjectID, key berth.Key
 // the response has ended or does not exist.
 func (d responses) countUnfinished(ctx context.Context, tx *Tx, p berth.ProjectID, id berth.ResponseID) error {
 	var key berth.KeyID
-	var box []byte
-	err := Read(ctx, tx, `SELECT r.key, b.body FROM responses r JOIN bodies b ON b.response = r.id
-		WHERE r.id = $1 AND r.project = $2 AND NOT r.deleted AND NOT r.final`, in{string(id), string(p)}, &key, &box)
+	var box, output []byte
+	err := Read(ctx, tx, `SELECT r.key, b.body, b.output FROM responses r JOIN bodies b ON b.response = r.id
+		WHERE r.id = $1 AND r.project = $2 AND NOT r.deleted AND NOT r.final`, in{string(id), string(p)}, &key, &box, &output)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	body, err := d.keys.Opener().ResponseBody(ctx, box)
+	opener := d.keys.Opener()
+	body, err := opener.ResponseBody(ctx, box)
 	if err != nil {
+		return err
+	}
+	if body.Output, err = opener.Output(ctx, output); err != nil {
 		return err
 	}
 	return countResponse(ctx, tx, p, key, body)

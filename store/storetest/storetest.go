@@ -30,7 +30,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		"Responses": responses, "Append": appendEvents, "Chain": chain, "Items": items, "Runs": runs,
 		"Concurrency": concurrency,
 		"Files":       files, "Containers": containers, "ContainerFiles": containerFiles, "Keys": keys,
-		"Projects": projects, "StoredBytes": storedBytes, "ResponseUsage": responseUsage,
+		"Projects": projects, "StoredBytes": storedBytes, "ResponseUsage": responseUsage, "ToolUsage": toolUsage,
 		"UpstreamUsage": upstreamUsage, "Spending": spending, "ListResponses": listResponses,
 		"ContainerUsage": containerUsage,
 		"Objects":        objects, "ObjectUpdates": objectUpdates, "ObjectsWithEvents": objectsWithEvents,

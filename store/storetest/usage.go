@@ -128,6 +128,43 @@ func responseUsage(t *testing.T, s store.Store) {
 	}
 }
 
+// toolUsage: the calls of a response's tools are counted with it, also if it is deleted before its end.
+func toolUsage(t *testing.T, s store.Store) {
+	ctx := t.Context()
+	items := func(types ...berth.ItemType) (all []berth.Item) {
+		for _, of := range types {
+			all = append(all, berth.NewItem(map[string]any{"type": of, "id": berth.NewID("item_")}))
+		}
+		return all
+	}
+	begin := func(key berth.KeyID, output []berth.Item, status berth.Status) berth.ResponseID {
+		r := response("")
+		r.Key = key
+		create(t, s, r)
+		body := *r.Body
+		body.Status, body.Output = status, output
+		if err := s.AppendEvents(ctx, mine, body.ID, "me", []store.Event{event(1)}, &body); err != nil {
+			t.Fatal(err)
+		}
+		return body.ID
+	}
+	begin("key_1", items(berth.ItemReasoning, berth.ItemShellCall, berth.ItemShellCallOutput, berth.ItemMCPListTools,
+		berth.ItemMCPCall, berth.ItemShellCall, berth.ItemApprovalRequest, "unheard_of_call", berth.ItemMessage),
+		berth.StatusCompleted)
+	begin("key_1", items(berth.ItemShellCall, berth.ItemFunctionCall), berth.StatusFailed)
+	begin("key_2", items(berth.ItemMessage), berth.StatusCompleted)
+	left := begin("key_2", items(berth.ItemCodeInterpreterCall), berth.StatusInProgress)
+	wantUsed(t, s, mine, store.UsageTool, "proj_mine key_1 function: 1, tokens 0 (0) 0 (0), 0 s",
+		"proj_mine key_1 mcp: 1, tokens 0 (0) 0 (0), 0 s", "proj_mine key_1 shell: 3, tokens 0 (0) 0 (0), 0 s")
+	if err := s.DeleteResponse(ctx, mine, left); err != nil {
+		t.Fatal(err)
+	}
+	wantUsed(t, s, "", store.UsageTool, "proj_mine key_1 function: 1, tokens 0 (0) 0 (0), 0 s",
+		"proj_mine key_1 mcp: 1, tokens 0 (0) 0 (0), 0 s", "proj_mine key_1 shell: 3, tokens 0 (0) 0 (0), 0 s",
+		"proj_mine key_2 code_interpreter: 1, tokens 0 (0) 0 (0), 0 s")
+	wantUsed(t, s, theirs, store.UsageTool)
+}
+
 // upstreamUsage: usage and costs of a response's upstreams are counted with it.
 func upstreamUsage(t *testing.T, s store.Store) {
 	turn := func(upstream string, turns int, cost *berth.Cost) berth.UpstreamUsage {
