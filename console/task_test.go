@@ -83,7 +83,7 @@ func TestReason(t *testing.T) {
 	}
 }
 
-// TestTaskNumbers: what is no number stays text, so that the API refuses it with a reason.
+// TestTaskNumbers: a value that is no number stays text, so that the API refuses it with a reason.
 func TestTaskNumbers(t *testing.T) {
 	for text, want := range map[string]string{"1": "1", "0.5": "0.5", "many": `"many"`, "1,5": `"1,5"`, "Inf": `"Inf"`, "0x1p3": `"0x1p3"`,
 		"1}": `"1}"`} {

@@ -10,7 +10,7 @@ import (
 	"github.com/openai/openai-go/v3"
 )
 
-// faults is a script that returns what is wrong with the layout of a page, a line for each fault. Text of users and
+// faults is a script that returns the faults of a page's layout, a line for each. Text of users and
 // programs (pre, .text, .preview) may break anywhere, and
 // so may words of more than 30 characters.
 const faults = `(() => {

@@ -109,7 +109,7 @@ func TestConsoleNouns(t *testing.T) {
 	b.shows(".empty", "No vector store yet")
 	b.write("#name", "Harbour")
 	b.shows("h1", "Harbour")
-	b.until(`document.readyState === "complete"`) // the page's script takes what is dropped
+	b.until(`document.readyState === "complete"`) // the page's script takes dropped files
 	evaluate[bool](b, `(() => { const files = new DataTransfer(); files.items.add(new File(["High water is at noon."], "tides.txt"));
 		document.querySelector("form[data-drop]").dispatchEvent(new DragEvent("drop", {dataTransfer: files, bubbles: true, cancelable: true})); return true; })()`)
 	b.click("form[data-drop] button")

@@ -101,7 +101,7 @@ func TestDocsAccessible(t *testing.T) {
 	b.checkQuiet()
 }
 
-// TestDocsSearch searches by the keyboard alone: a setting, a route, a page, and what is nowhere.
+// TestDocsSearch searches by the keyboard alone: a setting, a route, a page, and a word of no page.
 func TestDocsSearch(t *testing.T) {
 	s := newServer(t)
 	for _, width := range siteWidths {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Of IPv6, only what is allocated for the Internet is public. Other addresses may be routed inside: site-local ones,
+// Of IPv6, only addresses allocated for the Internet are public. Other addresses may be routed inside: site-local ones,
 // those of overlay networks, and forms that a translator leads to any IPv4 address.
 func TestPublicAddresses(t *testing.T) {
 	for _, text := range []string{"fec0::1", "feff::1", "::ffff:0:a00:1", "200::1", "300:1234::1", "400::1", "4000::1",

@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// A grammar is what is coloured in a language: comments, strings and words.
+// A grammar is the coloured parts of a language: comments, strings and words.
 type grammar struct{ comment, text, words string }
 
 const (

@@ -11,7 +11,7 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// A Kind is what is counted.
+// A Kind is the object that is counted.
 type Kind string
 
 // The kinds of usage.

@@ -158,7 +158,7 @@ type detail struct {
 	Detail any `json:"detail"` // a text, or a list of faults
 }
 
-// A fault is what is wrong with a parameter or a field.
+// A fault is an error in a parameter or a field.
 type fault struct {
 	Type  string `json:"type"`
 	Loc   []any  `json:"loc"` // "query", "path" or "body", and its name

@@ -46,7 +46,7 @@ func kind(a audit.Action) string {
 	return of
 }
 
-// object is a JSON object. add leaves out what is empty.
+// object is a JSON object. add leaves out empty values.
 type object map[string]any
 
 func (o object) add(key string, value any) {

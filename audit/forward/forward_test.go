@@ -59,7 +59,7 @@ func (f *fake) check(t *testing.T, first, end int64) {
 	}
 }
 
-// A bench is a record and what is needed to forward it.
+// A bench is a record and all that forwards it.
 type bench struct {
 	t      *testing.T
 	record *audit.Log

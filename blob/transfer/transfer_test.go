@@ -162,7 +162,7 @@ type endlessReader struct{ io.ReadSeekCloser }
 
 func (endlessReader) Read(p []byte) (int, error) { return len(p), nil }
 
-// A counted is a storage that counts what is written to it.
+// A counted is a storage that counts the bytes written to it.
 type counted struct {
 	blob.Storage
 	bytes *int64

@@ -239,7 +239,7 @@ type uses struct {
 	excluded map[string]chan struct{} // closed when others may use it again
 }
 
-// hold waits until nobody removes what has the id, and holds it.
+// hold waits until no removal of the id runs, and holds it.
 func (u *uses) hold(id string) (release func()) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -269,7 +269,7 @@ func (u *uses) held(id string) bool {
 	return u.count[id] > 0
 }
 
-// exclude makes hold wait until done is called. It returns false for what is in use.
+// exclude makes hold wait until done is called. It returns false for an id in use.
 func (u *uses) exclude(id string) (done func(), ok bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -137,7 +137,7 @@ func TestStopBeforeStart(t *testing.T) {
 	})
 }
 
-// A flood is bounded, in memory and in what is shown.
+// A flood is bounded, in memory and in the output shown.
 func TestFlood(t *testing.T) {
 	t.Parallel()
 	l := newLine()
@@ -214,7 +214,7 @@ func TestTooMany(t *testing.T) {
 	close(l.events)
 }
 
-// A command whose events end too early has an error, which says what is known.
+// A command whose events end too early has an error, which says how far it came.
 func TestLost(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

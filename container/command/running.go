@@ -36,7 +36,7 @@ type Image struct {
 	Data      []byte
 }
 
-// A Result is what is known of a command.
+// A Result is the state and the output of a command so far.
 type Result struct {
 	Status         Status
 	ExitCode       *int // of an exited command; 128 + n if signal n ended it
@@ -198,7 +198,7 @@ func (c *Command) Wait(ctx context.Context, show func(text string)) (Result, err
 	}
 }
 
-// now returns what is known of the command.
+// now returns the result of the command so far.
 func (c *Command) now() (Result, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -119,7 +119,7 @@ type ProxyTLS struct {
 	CA         string `json:"caCert,omitempty"` // only in requests
 }
 
-// Shown returns the proxy without what is only in requests.
+// Shown returns the proxy without the fields that only requests have.
 func (p *EgressProxy) Shown() *EgressProxy {
 	if p == nil {
 		return nil

@@ -62,7 +62,7 @@ func (p *Process) Status() Status {
 	return p.status
 }
 
-// A Snapshot is what is known of a process.
+// A Snapshot is the state and the output of a process so far.
 type Snapshot struct {
 	Status    Status
 	ExitCode  *int // negative if a signal ended it

@@ -1,5 +1,5 @@
 // Package config has the configuration of a server: its keys with their defaults, how it is read from a file, variables
-// and flags, what is wrong with it or probably not meant, and how it is shown. It opens nothing that it names. What
+// and flags, its errors and probable mistakes, and how it is shown. It opens nothing that it names. What
 // only other packages can check, Load is given as functions.
 package config
 

@@ -18,15 +18,15 @@ import (
 type Proxy struct {
 	ProxyServer `yaml:",inline"`
 
-	// Projects have proxies of their own, by project id, for what is sent for them. The keys are those of proxy, except
+	// Projects have proxies of their own, by project id, for their requests. The keys are those of proxy, except
 	// projects.
 	Projects map[string]ProxyServer `yaml:"projects"`
 }
 
-// A ProxyServer is a proxy and what is reached without it.
+// A ProxyServer is a proxy and the hosts that are reached without it.
 type ProxyServer struct {
 	// URL is http://proxy.example.com:3128, https://…, socks5://… or socks5s://… (SOCKS5 over TLS), or none. Default:
-	// none; then HTTP_PROXY, HTTPS_PROXY and NO_PROXY are used for what is not sent for clients.
+	// none; then HTTP_PROXY, HTTPS_PROXY and NO_PROXY are used for requests that no client caused.
 	URL string `yaml:"url"`
 
 	Username     string `yaml:"username"`      // Default: the proxy wants no credentials
