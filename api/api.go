@@ -22,6 +22,7 @@ import (
 	"github.com/berth-run/berth/api/openterminal"
 	"github.com/berth-run/berth/api/preview"
 	"github.com/berth-run/berth/api/request"
+	"github.com/berth-run/berth/api/signin"
 	"github.com/berth-run/berth/api/socket"
 	"github.com/berth-run/berth/batch"
 	"github.com/berth-run/berth/bundle"
@@ -229,6 +230,8 @@ func (h *handlers) routes() []exchange.Route {
 		on("POST /v1/webhook_endpoints/{webhook}/deliveries/{delivery}/redeliver", h.webhooks.redeliver, storesNothing),
 		on("GET /v1/webhook_event_types", h.webhooks.listEventTypes),
 
+		on("GET /v1/whoami", whoAmI),
+
 		on("GET /v1/organization/costs", h.usage.costs, readsQuery),
 		on("GET /v1/organization/status", h.health.status),
 		on("GET /v1/organization/audit", h.record.list, readsQuery),
@@ -302,6 +305,7 @@ type Options struct {
 	MCP          MCPOptions
 	OpenTerminal OpenTerminalOptions
 	SSH          SSHOptions
+	SignIn       *signin.Door // nil if people do not sign in
 	Webhooks     *webhook.Service
 	Projects     *project.Service
 	Models       ModelOptions
@@ -420,6 +424,7 @@ func (h *handlers) table(opts Options, ex *exchange.Server, itself http.Handler)
 	all = append(all, h.messages.Routes()...)
 	all = append(all, h.routes()...)
 	all = append(all, h.keyless()...)
+	all = append(all, opts.SignIn.Routes()...)
 	if h.mcp != nil {
 		all = append(all, h.mcp.Routes()...)
 	}

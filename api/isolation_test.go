@@ -68,6 +68,8 @@ var probed = map[string][]string{
 	"GET /v1/responses/{response}/input_items": {`/v1/responses/{response}/input_items`,
 		`/v1/responses/$response/input_items?after={item}`},
 
+	"GET /v1/whoami": {},
+
 	"POST /v1/conversations":                      {`/v1/conversations {"items":[{"type":"item_reference","id":"{item}"}]}`},
 	"GET /v1/conversations":                       {`/v1/conversations?after={conversation}`},
 	"GET /v1/conversations/{conversation}":        {`/v1/conversations/{conversation}`},

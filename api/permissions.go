@@ -43,6 +43,9 @@ const (
 // everyone. Where several are joined, one is enough to be let in: the handler checks what is asked for. The table of
 // docs/sign-in.md is made from it, and TestPermissions tries each role on each route.
 var permissions = map[string]berth.Permission{
+	"GET /v1/whoami": toRead | toRun | toAttach | toApprove | toManage | toReadUsage | toReadAudit | toReadAll |
+		toManageAll,
+
 	"POST /v1/responses":                   toRun | toApprove,
 	"GET /v1/responses":                    toRead,
 	"POST /v1/responses/input_tokens":      toRun,

@@ -77,6 +77,7 @@ func serverRoutes() []*reference.Route {
 			"observe.md#health-and-readiness").Keyless().Gives(healthStatus{}),
 		route("GET /readyz", "Check that the server can start containers and store data",
 			"observe.md#health-and-readiness").Keyless().Gives(readyStatus{}),
+		route("GET /v1/whoami", "Get who the caller is, and what it may do", "sign-in.md#on-the-command-line").Gives(identity{}),
 	}
 }
 

@@ -38,6 +38,7 @@ type Console struct {
 	asked    askedCache
 	mux      *http.ServeMux
 	signIn   SignIn // with which people sign in; nil if they do not
+	logins   Logins // of programs on the computers of people; nil with signIn
 
 	// Names returns the name of a project, for the user of one of its keys. It may be nil.
 	Names func(context.Context, berth.ProjectID) string

@@ -95,14 +95,17 @@ type Options struct {
 }
 
 // A Service keeps the records of persons. It is safe for concurrent use.
-type Service struct{ opts Options }
+type Service struct {
+	opts    Options
+	guesses guesses
+}
 
 // New returns a service.
 func New(opts Options) *Service {
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
-	return &Service{opts}
+	return &Service{opts: opts}
 }
 
 // Projects returns the projects that a person has access to, as the configuration maps the groups now.

@@ -76,12 +76,16 @@ func (s *Service) SignIn(ctx context.Context, c Claims) (*Session, error) {
 		}
 		return nil, errors.Join(refused, s.commit(ctx, p, audit.PersonRefused, refused.Error()))
 	}
+	return s.start(ctx, p, berth.NewID("sess_"), "", projects)
+}
+
+// start starts a session of a person. by is what has asked for it.
+func (s *Service) start(ctx context.Context, p *Person, id, by string, projects []berth.ProjectID) (*Session, error) {
 	if err := s.sweep(ctx, p.ID); err != nil {
 		return nil, err
 	}
 	now := s.opts.Now()
 	session := &Session{Person: p, Expires: now.Add(s.opts.Life)}
-	id := berth.NewID("sess_")
 	var objects []*store.Object
 	for _, project := range projects {
 		t := Token{TokenPrefix + rand.Text() + rand.Text(), project}
@@ -94,7 +98,7 @@ func (s *Service) SignIn(ctx context.Context, c Claims) (*Session, error) {
 			Body: body})
 		session.Tokens = append(session.Tokens, t)
 	}
-	if err := s.commit(ctx, p, audit.PersonSignedIn, ""); err != nil {
+	if err := s.commit(ctx, p, audit.PersonSignedIn, by); err != nil {
 		return nil, err
 	}
 	if err := s.opts.Objects.CreateObjects(ctx, house, objects...); err != nil {
@@ -112,13 +116,7 @@ func (s *Service) SignOut(ctx context.Context, secret string) error {
 	if err != nil {
 		return err
 	}
-	records, err := all[record](ctx, s.opts.Objects, store.KindPersonToken)
-	if err != nil {
-		return err
-	}
-	if err := s.delete(ctx, slices.DeleteFunc(records, func(other *record) bool {
-		return other.Session != r.Session
-	})); err != nil {
+	if err := s.endSession(ctx, r.Session); err != nil {
 		return err
 	}
 	p, err := s.Get(ctx, r.Person)
@@ -126,6 +124,15 @@ func (s *Service) SignOut(ctx context.Context, secret string) error {
 		return err
 	}
 	return s.commit(ctx, p, audit.PersonSignedOut, "")
+}
+
+// endSession ends one session.
+func (s *Service) endSession(ctx context.Context, session string) error {
+	records, err := all[record](ctx, s.opts.Objects, store.KindPersonToken)
+	if err != nil {
+		return err
+	}
+	return s.delete(ctx, slices.DeleteFunc(records, func(r *record) bool { return r.Session != session }))
 }
 
 // EndSessions ends the sessions of a person and returns how many tokens they had.

@@ -81,7 +81,7 @@ func (s *Server) newHandler(ctx context.Context, b *base, data *blobs, c *contai
 		pages = func(handler http.Handler, access api.Access) http.Handler {
 			var options []console.Option
 			if b.door != nil {
-				options = append(options, console.WithSignIn(b.door))
+				options = append(options, console.WithSignIn(b.door), console.WithLogins(b.people))
 			}
 			c := console.New(handler, b.Log, options...)
 			c.Access = console.Access(access)
@@ -143,6 +143,7 @@ func (s *Server) newHandler(ctx context.Context, b *base, data *blobs, c *contai
 	return api.New(api.Options{
 		Sandboxes: sandboxes,
 		SSH:       ssh,
+		SignIn:    s.programSignIn(b),
 		MCP: api.MCPOptions{Sessions: sessions, Commands: command.New(command.Options{Containers: c.service.Access()}),
 			Remove: remove},
 		OpenTerminal: openTerminal(b.Config.Terminal, c.service, b.Log),

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/api/signin"
 	"github.com/berth-run/berth/people"
 	"github.com/berth-run/berth/people/oidc"
 	"github.com/berth-run/berth/project"
@@ -34,6 +35,14 @@ func (s *Server) openSignIn(b *base) {
 		Log: b.Log, Now: time.Now, Admit: s.forwarded.admit}
 	b.callers = b.people.Keys(b.db)
 	s.later(inBackground(provider.Run))
+}
+
+// programSignIn returns the door through which programs of people sign in, or nil.
+func (s *Server) programSignIn(b *base) *signin.Door {
+	if b.door == nil {
+		return nil
+	}
+	return &signin.Door{People: b.people, Origin: b.door.Origin(), Admit: s.forwarded.admit, Now: time.Now}
 }
 
 // useInterval is how often the times of the last use of keys are saved.

@@ -52,6 +52,7 @@ const (
 	KindTraceSpan         Kind = "trace.span"
 	KindPerson            Kind = "person"        // who has signed in
 	KindPersonToken       Kind = "person.token"  // of a session, by its hash
+	KindPersonLogin       Kind = "person.login"  // of a program that signs a person in, by the hash of its code
 	KindSSHKey            Kind = "ssh_key"       // a public key of a project
 	KindSSHKeyIndex       Kind = "ssh_key.index" // where a public key is, by its hash
 	KindSSHHostKey        Kind = "ssh_host_key"
@@ -110,6 +111,7 @@ var Kinds = map[Kind][]Kind{
 	KindTraceSpan:         {KindTrace},
 	KindPerson:            nil,
 	KindPersonToken:       nil,
+	KindPersonLogin:       nil,
 	KindSSHKey:            nil,
 	KindSSHKeyIndex:       nil,
 	KindSSHHostKey:        nil,

@@ -32,6 +32,7 @@ type client struct {
 	plain bool // the key may be sent over plain HTTP
 	http  *http.Client
 
+	expires  int64         // when the key's session ends, in Unix seconds; 0 if that is not known
 	patience time.Duration // how long to wait for a server that is not ready, such as one that makes its template
 }
 
@@ -84,7 +85,7 @@ func newClient(base string, plain bool) *client {
 	}
 	for _, one := range saved.Contexts {
 		if one.URL == c.base {
-			c.key, c.plain = one.Key, c.plain || one.PlainHTTP
+			c.key, c.expires, c.plain = one.Key, one.ExpiresAt, c.plain || one.PlainHTTP
 		}
 	}
 	return c
@@ -282,6 +283,10 @@ func withRequest(err error, answer http.Header) error {
 
 // withoutKey adds a hint to the error of a request if only a vendor's key is set.
 func (c *client) withoutKey(status int, err error) error {
+	if status == http.StatusUnauthorized && c.expires != 0 {
+		return &apiError{fmt.Sprintf("Your session has ended. Sign in again: berth login %s --browser (or --device).", c.base),
+			status}
+	}
 	if status != http.StatusUnauthorized || c.key != "" {
 		return err
 	}

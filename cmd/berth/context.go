@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
-	"golang.org/x/term"
 )
 
 // A savedContext is a server that berth login has stored, with its key.
@@ -20,6 +18,9 @@ type savedContext struct {
 	URL       string `yaml:"url"`
 	Key       string `yaml:"key,omitempty"`
 	PlainHTTP bool   `yaml:"plain_http,omitempty"` // the key may be sent unencrypted
+	// Person is set if the key is the session of a person; ExpiresAt is when it ends, in Unix seconds.
+	Person    string `yaml:"person,omitempty"`
+	ExpiresAt int64  `yaml:"expires_at,omitempty"`
 }
 
 // savedContexts is the file of contexts. Only its owner may read it.
@@ -78,70 +79,6 @@ func (s *savedContexts) write() error {
 	}
 	_, err = saveAt(path, strings.NewReader(string(text)), 0o600, true)
 	return err
-}
-
-func newLogin() *cobra.Command {
-	var name string
-	cmd := &cobra.Command{
-		Use:   "login URL",
-		Short: "Store a server and its key as a context",
-		Long: `Store a server and its key as a context, which becomes the current one. The key is read from
-the terminal or from standard input, and verified. It is stored in a file that only you can
-read, and sent to this server only.
-
-  berth login https://berth.example.com
-  berth login https://berth.example.com --name work < key
-
---url and BERTH_URL override the current context, BERTH_API_KEY its key.`,
-		Args: cobra.ExactArgs(1),
-	}
-	plain := plainFlag(cmd)
-	cmd.Flags().StringVar(&name, "name", "", "name of the context (default: the URL's host)")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		c := newClient(args[0], *plain)
-		host := strings.TrimPrefix(strings.TrimPrefix(c.base, "https://"), "http://")
-		if name == "" {
-			name = host
-		}
-		var err error
-		if c.key, err = readKey(cmd, host); err != nil {
-			return err
-		}
-		if err := c.call(cmd.Context(), "GET", "/v1/models", nil, nil); err != nil {
-			return err
-		}
-		saved, err := readContexts()
-		if err != nil {
-			return err
-		}
-		one := savedContext{Name: name, URL: c.base, Key: c.key, PlainHTTP: *plain}
-		if before := saved.find(name); before != nil {
-			*before = one
-		} else {
-			saved.Contexts = append(saved.Contexts, one)
-		}
-		saved.Current = name
-		if err := saved.write(); err != nil {
-			return err
-		}
-		fmt.Fprintf(cmd.ErrOrStderr(), "Logged in to %s as context %s.\n", c.base, inLine(name))
-		return nil
-	}
-	return cmd
-}
-
-// readKey reads a key from the terminal, without echo, or from the first line of standard input. The
-// key of a server in open mode is empty.
-func readKey(cmd *cobra.Command, host string) (string, error) {
-	if stdin := int(os.Stdin.Fd()); term.IsTerminal(stdin) {
-		fmt.Fprintf(cmd.ErrOrStderr(), "API key for %s (empty if it needs none): ", inLine(host))
-		key, err := term.ReadPassword(stdin)
-		fmt.Fprintln(cmd.ErrOrStderr())
-		return strings.TrimSpace(string(key)), err
-	}
-	lines := bufio.NewScanner(cmd.InOrStdin())
-	lines.Scan()
-	return strings.TrimSpace(lines.Text()), lines.Err()
 }
 
 func newContext() *cobra.Command {

@@ -53,6 +53,7 @@ var examples = map[string]string{
 	"berth key limit":           "berth key limit key_5c0b6f7d --cost-per-month 20",
 	"berth key rm":              "berth key rm key_5c0b6f7d",
 	"berth login":               "berth login https://berth.example.com",
+	"berth logout":              "berth logout work",
 	"berth logs":                "berth logs --follow box",
 	"berth man":                 "berth man /usr/local/share/man/man1",
 	"berth pause":               "berth pause box",

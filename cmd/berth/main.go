@@ -96,7 +96,7 @@ Environment:
 	}{
 		{"work", "Work with a server:", []*cobra.Command{newRun(), newResponse(), newConversation(), newSession(),
 			newBatch(), newFile(), newVectorStore(), newPrompt(), newSkill(), newTrace(), newModels(), newMCP(),
-			newLogin(), newContext()}},
+			newLogin(), newLogout(), newWhoAmI(), newContext()}},
 		{"container", "Containers:", []*cobra.Command{newCreate(), newPs(), newInspect(), newExec(), newAttach(),
 			newCp(), newPort(), newSSHKey(), newSSHProxy(), newDesktop(), newLogs(), newTop(),
 			newPause(), newResume(), newFork(), newSnapshot(), newVolume(), newRm()}},

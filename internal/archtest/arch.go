@@ -151,7 +151,7 @@ var Imports = map[string][]string{
 	"conversations":     {"", "engine", "internal/rule", "store"},
 	"threads":           {"", "engine", "files", "internal/rule", "journal", "model", "store", "vectorstore"},
 	"api": {"", "api/assistants", "api/chat", "api/e2b", "api/envd", "api/exchange", "api/mcp", "api/messages",
-		"api/openterminal", "api/preview", "api/request", "api/socket", "audit", "batch", "bundle",
+		"api/openterminal", "api/preview", "api/request", "api/signin", "api/socket", "audit", "batch", "bundle",
 		"completions", "container",
 		"container/command", "container/process", "container/session", "container/snapshot", "container/volume",
 		"conversations", "diskspace", "docs", "engine", "files", "files/uploads", "guest",
@@ -175,6 +175,7 @@ var Imports = map[string][]string{
 		"internal/rule", "secrets", "webhook"},
 	"api/exchange": {"", "cluster", "internal/span", "diskspace", "internal/conns", "internal/jsonscan",
 		"idempotency", "internal/ration", "internal/rule", "internal/sse", "journal", "project"},
+	"api/signin":  {"", "api/exchange", "people"},
 	"api/request": {"", "internal/rule", "tool"},
 	"api/chat": {"", "api/exchange", "api/request", "completions", "engine", "internal/rule", "journal", "tool",
 		"tool/shell"},
@@ -275,6 +276,7 @@ var Bans = map[string][]string{
 	Module + "/api/messages":     {"api"},
 	Module + "/api/openterminal": {"api"},
 	Module + "/api/preview":      {"api", "api/e2b", "api/envd", "api/openterminal"},
+	Module + "/api/signin":       {"api", "server"},
 	Module + "/api/socket":       {"api"},
 	Module + "/ssh":              {"api", "server"},
 	Module + "/sandbox/gvisor":   {"server/doctor", "server/driver", "e2e/bench"},
@@ -290,7 +292,7 @@ var Bans = map[string][]string{
 	"github.com/openai/openai-go/v3":         {"demo/tools", "examples/coding-agent"},
 
 	"net/http": {"console", "api", "site", "ssh", "api/mcp", "api/openterminal", "api/messages", "api/e2b",
-		"tool/texteditor", "api/envd", "cluster",
+		"tool/texteditor", "api/envd", "cluster", "api/signin",
 		"cluster/peer", "internal/forward", "api/assistants", "api/socket", "container/command",
 		"api/chat", "api/exchange", "api/preview", "webhook", "audit/forward", "egress", "download", "people/oidc",
 		"egress/proxy", "internal/squidtest", "tool/codeinterpreter",
@@ -304,7 +306,7 @@ var Bans = map[string][]string{
 		"container/volume", "sandbox/host", "sandbox/gvisor", "sandbox/microvm", "sandbox/local", "sandbox/drivertest",
 		"guest/boot", "guest/server", "image", "internal/disktest", "internal/dockertest", "internal/kubetest",
 		"internal/s3test", "internal/dextest", "internal/squidtest", "store/postgres/pgtest", "store/storetest",
-		"e2e/bench", "server/doctor", "e2e"},
+		"e2e/bench", "cmd/berth", "server/doctor", "e2e"},
 }
 
 // checkDoors returns a message for each door that may import the store by the table. A door is HTTP and JSON: what it
