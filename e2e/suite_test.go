@@ -47,7 +47,7 @@ var suites = []suite{
 		"TestConsoleEarlier", "TestConsoleTerminals", "TestConsoleTerminalAttacks", "TestConsoleText",
 		"TestConsoleKeys", "TestConsoleRequests", "TestConsoleOff", "TestConsoleTraces", "TestContents",
 		"TestGoConversation", "TestConversationCrash", "TestCopiedState", "TestDamagedState", "TestDeaths",
-		"TestDescriptorsRunOut", "TestDesktop", "TestDesktopHostile", "TestDesktopTemplates",
+		"TestDescriptorsRunOut", "TestDesktop", "TestDesktopHostile", "TestDesktopHostileScreen", "TestDesktopTemplates",
 		"TestDesktopView", "TestDesktopViewAttacks", "TestContainerFillsTheVolume", "TestManyFillTheVolume",
 		"TestVolumeFilledWithoutServer", "TestFullDisk", "TestDoctorFix", "TestDrivers", "TestE2BBuildKilled",
 		"TestE2BBuildLimit", "TestE2BBuildFromStarted", "TestE2BPauseFilesOnly", "TestE2BBuildImages", "TestE2BCodeKilled",
