@@ -1,7 +1,7 @@
 package berth
 
-// A Timing is a span of time in which a response waited for one thing: a call of a model, or a
-// hosted call of a tool. The timings of a response are in the order of their ends, and may
+// A Timing is a span of time in which a response waited for one thing: a call of a model, a summary of
+// its context, or a hosted call of a tool. The timings of a response are in the order of their ends, and may
 // overlap. Times are those of the server's clock.
 type Timing struct {
 	Type        TimingType `json:"type"`
@@ -12,7 +12,7 @@ type Timing struct {
 	// the code of a failed call of a model, or a tool's outcome other than ok
 	Error string `json:"error,omitempty"`
 
-	// Those of a call of a model.
+	// Those of a call of a model, and of a summary, whose usage and cost are for all attempts.
 	Upstream     string `json:"upstream,omitempty"` // absent if the configuration does not name it
 	Model        string `json:"model,omitempty"`
 	FirstTokenMS *int64 `json:"first_token_ms,omitempty"` // from the start to the first delta
@@ -24,8 +24,9 @@ type Timing struct {
 type TimingType string
 
 const (
-	TimingModel TimingType = "model"
-	TimingTool  TimingType = "tool"
+	TimingModel      TimingType = "model"
+	TimingTool       TimingType = "tool"
+	TimingCompaction TimingType = "compaction" // the calls of a model for one summary of the context
 )
 
 // MaxTimings is the number of timings of a response. Later ones are left out.

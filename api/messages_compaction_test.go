@@ -21,12 +21,16 @@ func TestMessagesCompaction(t *testing.T) {
 	}
 	const first = `"messages":[{"role":"user","content":"count"},{"role":"assistant","content":"`
 	history := first + long + `"},{"role":"user","content":"more"}`
-	h, m := playing(t, summary, says, says, summary, says, summary)
+	h, m := playing(t, summary, says, says, summary, says, summary, summary)
 
 	o := h.message(edit(`,"instructions":"Name the animals."`) + history + `]`)
 	if got := kindsOf(o["content"]); got != "compaction text" || o["stop_reason"] != "end_turn" ||
 		o.at("content", 0, "content") != "They count sheep." {
 		t.Fatalf("got %v", o)
+	}
+	if got := o.at("usage", "iterations"); kindsOf(got) != "compaction message" ||
+		o.at("usage", "input_tokens") != o.at("usage", "iterations", 1, "input_tokens") {
+		t.Errorf("got usage %v", o["usage"])
 	}
 	asked := func(i int) string {
 		var all strings.Builder
@@ -54,6 +58,14 @@ func TestMessagesCompaction(t *testing.T) {
 	if len(answer.Content) != 2 || answer.Content[0].AsCompaction().EncryptedContent == "" ||
 		!strings.Contains(strings.Join(kinds, " "), "content_block_delta") {
 		t.Errorf("streamed %s", answer.RawJSON())
+	}
+	if got := answer.Usage.Iterations; len(got) != 2 || got[0].Type != "compaction" || got[1].Type != "message" {
+		t.Errorf("streamed usage %s", answer.Usage.RawJSON())
+	}
+	answer, _ = h.streamed(edit(`,"pause_after_compaction":true`) + history + `]`)
+	if len(answer.Content) != 1 || answer.StopReason != "compaction" || answer.Usage.OutputTokens != 0 ||
+		len(answer.Usage.Iterations) != 1 {
+		t.Errorf("streamed and paused: %s", answer.RawJSON())
 	}
 	o = h.message(edit(`,"pause_after_compaction":true`) + history + `]`)
 	if got := kindsOf(o["content"]); got != "compaction" || o["stop_reason"] != "compaction" {

@@ -141,7 +141,7 @@ func barsOf(turn *turnView, used map[berth.ContainerID]*containerFacts) []bar {
 	var end int64
 	for _, t := range turn.Berth.Timings {
 		b := bar{Kind: string(t.Type), Start: t.StartedAtMS, Took: t.DurationMS, Error: t.Error}
-		if t.Type == berth.TimingModel {
+		if t.Type != berth.TimingTool {
 			b.Name = t.Model
 			if t.Upstream != "" {
 				b.Name = t.Upstream + "/" + t.Model

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"time"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/engine/transcript"
@@ -153,7 +154,9 @@ func (c *compactor) compact(ctx context.Context) error {
 	if edit := c.edit(); edit != nil {
 		s.instructions = edit.Instructions
 	}
+	start := time.Now()
 	text, usage, err := s.summarize(ctx, req)
+	r.writer.AddTiming(s.timing(start, usage, err))
 	r.usage.Add(usage)
 	r.summaryUsage += usage.OutputTokens
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/engine/transcript"
@@ -30,7 +31,19 @@ type summarizer struct {
 
 	instructions string // the client's, beside compactPrompt
 
-	turns []berth.UpstreamUsage // of all attempts whose upstream is known
+	turns  []berth.UpstreamUsage // of all attempts whose upstream is known
+	origin model.Origin          // of the last attempt
+	cost   *berth.Cost           // of all attempts; nil without a price
+}
+
+// timing returns the timing of a summary that started at a time and ends now.
+func (s *summarizer) timing(start time.Time, spent berth.Usage, err error) berth.Timing {
+	t := timingSince(berth.TimingCompaction, start)
+	t.Upstream, t.Model, t.Usage, t.Cost = s.origin.Upstream, s.origin.Model, &spent, s.cost
+	if err != nil {
+		t.Error = chatError(err)
+	}
+	return t
 }
 
 // summarize returns the model's summary of the context of a request, and the usage of all
@@ -87,7 +100,14 @@ func (s *summarizer) stream(ctx context.Context, req *model.Request) (string, be
 					"The model's summary of the conversation is too long.")
 			}
 		case model.Finish:
-			s.turns = append(s.turns, turnsOf(d)...)
+			s.turns, s.origin = append(s.turns, turnsOf(d)...), d.Origin
+			if d.Cost != nil {
+				sum := *d.Cost
+				if s.cost != nil {
+					sum.Value += s.cost.Value
+				}
+				s.cost = &sum
+			}
 			summary := strings.TrimSpace(text.String())
 			if summary == "" {
 				return "", d.Usage, berth.Errorf(berth.CodeUpstream,

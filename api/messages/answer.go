@@ -32,6 +32,7 @@ type answer struct {
 	stop     string  // the reason; "" until the end
 	sequence *string // that ended the answer
 	usage    berth.Usage
+	calls    []iterationUsage // of the model, if there were several
 	tier     string
 
 	searches []string // of servedItem, as the next two
@@ -341,9 +342,7 @@ func (a *answer) cite(item int, annotation json.RawMessage) {
 // end sets the stop reason.
 func (a *answer) end(r *berth.Response) {
 	a.ended, a.tier = true, "standard"
-	if r.Usage != nil {
-		a.usage = *r.Usage
-	}
+	a.usage, a.calls = usageOf(a.request.Model, r)
 	if r.ServiceTier == "priority" {
 		a.tier = "priority"
 	}
@@ -441,6 +440,7 @@ func (a *answer) head() wholeMessage {
 	if tier == "" {
 		tier = "standard"
 	}
+	m.Usage.Iterations = a.calls
 	m.Usage.tierUsage = &tierUsage{ServiceTier: tier, CacheCreation: cacheCreation{Minutes: m.Usage.CacheCreation}}
 	return m
 }

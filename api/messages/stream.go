@@ -101,7 +101,7 @@ func (a *answer) ready() []exchange.TypedEvent {
 // end returns the last events of a message.
 func (d *Door) end(ctx context.Context, c berth.Caller, a *answer) []exchange.TypedEvent {
 	usage := newUsage(a.usage)
-	usage.ServerToolUse = a.serverUse()
+	usage.ServerToolUse, usage.Iterations = a.serverUse(), a.calls
 	return []exchange.TypedEvent{
 		{Type: "message_delta", Body: messageDelta{Type: "message_delta", Usage: usage, Context: a.context(),
 			Delta: messageEnd{StopReason: &a.stop, StopSequence: a.sequence, StopDetails: a.details(),

@@ -51,7 +51,21 @@ type messageUsage struct {
 	OutputDetails *outputDetails   `json:"output_tokens_details"`
 	ServerToolUse *serverToolUsage `json:"server_tool_use"` // null if no server tool was used
 
+	// of each call of the model, if there were several or one was a compaction
+	Iterations []iterationUsage `json:"iterations,omitempty"`
+
 	*tierUsage // absent from message_delta
+}
+
+// iterationUsage counts the tokens of one call of the model.
+type iterationUsage struct {
+	Type             string        `json:"type"`            // "message" or "compaction"
+	Model            string        `json:"model,omitempty"` // of a message, as the client named it
+	InputTokens      int           `json:"input_tokens"`
+	OutputTokens     int           `json:"output_tokens"`
+	CacheCreation    int           `json:"cache_creation_input_tokens"`
+	CacheRead        int           `json:"cache_read_input_tokens"`
+	CacheCreationTTL cacheCreation `json:"cache_creation"`
 }
 
 type outputDetails struct {
@@ -80,6 +94,47 @@ func newUsage(u berth.Usage) messageUsage {
 	return messageUsage{InputTokens: max(0, u.InputTokens-in.CachedTokens-in.CacheWriteTokens),
 		CacheCreation: in.CacheWriteTokens, CacheRead: in.CachedTokens, OutputTokens: u.OutputTokens,
 		OutputDetails: &outputDetails{u.OutputTokenDetails.ReasoningTokens}}
+}
+
+// usageOf returns the usage of a message, which leaves out that of compactions, and of each call of the
+// model, which the client called name, if there were several or one was a compaction.
+func usageOf(name string, r *berth.Response) (whole berth.Usage, each []iterationUsage) {
+	if r.Usage == nil {
+		return berth.Usage{}, nil
+	}
+	whole = *r.Usage
+	if r.Berth == nil {
+		return whole, nil
+	}
+	compacted := false
+	for _, t := range r.Berth.Timings {
+		if t.Type == berth.TimingTool || t.Usage == nil {
+			continue
+		}
+		kind, by := "message", name
+		if t.Type == berth.TimingCompaction {
+			kind, by, compacted = "compaction", "", true
+			whole = without(whole, *t.Usage)
+		}
+		u := newUsage(*t.Usage)
+		each = append(each, iterationUsage{Type: kind, Model: by, InputTokens: u.InputTokens, OutputTokens: u.OutputTokens,
+			CacheCreation: u.CacheCreation, CacheRead: u.CacheRead,
+			CacheCreationTTL: cacheCreation{Minutes: u.CacheCreation}})
+	}
+	if len(each) < 2 && !compacted {
+		return whole, nil
+	}
+	return whole, each
+}
+
+// without returns a usage without a part of it.
+func without(u, part berth.Usage) berth.Usage {
+	u.InputTokens -= part.InputTokens
+	u.InputTokenDetails.CacheWriteTokens -= part.InputTokenDetails.CacheWriteTokens
+	u.InputTokenDetails.CachedTokens -= part.InputTokenDetails.CachedTokens
+	u.OutputTokens -= part.OutputTokens
+	u.OutputTokenDetails.ReasoningTokens -= part.OutputTokenDetails.ReasoningTokens
+	return u
 }
 
 // contextApplied reports the edits of "context_management" that changed the request.
