@@ -451,7 +451,7 @@ func newHandlers(o Options, ex *exchange.Server) *handlers {
 		responses:     responses,
 		conversations: &storedConversations{o.Engine, rules, o.Rooms.Conversations},
 		bundles:       &bundles{o.Bundles},
-		forwards:      &forwards{o.Engine},
+		forwards:      &forwards{o.Engine.Forwarder},
 		batches:       &batches{o.Batches},
 		files:         &storedFiles{o.Files},
 		uploads:       &largeFiles{o.Uploads},

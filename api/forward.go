@@ -19,7 +19,7 @@ import (
 
 // forwards serves the endpoints that are passed to the upstream of a model. The upstream
 // checks the input and the fields unknown to Berth.
-type forwards struct{ engine *engine.Engine }
+type forwards struct{ upstreams *engine.Forwarder }
 
 // inputRule allows any text or list that is not empty, undecoded.
 func inputRule(at string, v any) error {
@@ -86,12 +86,12 @@ func (h *forwards) embeddings(x *exchange.Exchange, r *http.Request, c berth.Cal
 // embed forwards a request for embeddings. If the upstream refuses encoding_format, the
 // request is sent again without it.
 func (h *forwards) embed(ctx context.Context, c berth.Caller, req engine.ForwardRequest) ([]byte, error) {
-	answer, err := h.engine.Forward(ctx, c, req)
+	answer, err := h.upstreams.Forward(ctx, c, req)
 	if req.Forwarded.Fields["encoding_format"] == nil || !refusesFormat(err) {
 		return answer, err
 	}
 	delete(req.Forwarded.Fields, "encoding_format")
-	return h.engine.Forward(ctx, c, req)
+	return h.upstreams.Forward(ctx, c, req)
 }
 
 // refusesFormat reports whether an upstream refused a request because of encoding_format.
@@ -115,7 +115,7 @@ func (h *forwards) moderations(x *exchange.Exchange, r *http.Request, c berth.Ca
 			return fmt.Errorf("decode model: %w", err) // it was checked
 		}
 	}
-	answer, err := h.engine.Forward(r.Context(), c, req)
+	answer, err := h.upstreams.Forward(r.Context(), c, req)
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"math"
 	"net/http"
 	"net/http/httptest"
@@ -22,6 +23,7 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api"
+	"github.com/berth-run/berth/engine"
 	"github.com/berth-run/berth/model"
 	"github.com/berth-run/berth/model/balance"
 	"github.com/berth-run/berth/model/chat"
@@ -360,8 +362,9 @@ func TestEmbeddingLimits(t *testing.T) {
 	h := newHouse(t, func(o *api.Options) {
 		o.Exchange.Quota = project.NewQuota(project.QuotaOptions{Objects: storeOf(o), Usages: storeOf(o),
 			Limits: map[berth.ProjectID]berth.Limits{"": {RequestsPerMinute: new(int64(2))}}})
+		o.Engine.Forwarder = engine.NewForwarder(engine.ForwarderOptions{Models: o.Engine.Models, Usages: storeOf(o),
+			Quota: o.Exchange.Quota, Log: slog.New(slog.DiscardHandler)})
 	}, s.rule(t, "embed"))
-	h.engine.Quota = h.opts.Exchange.Quota
 	client := h.openai()
 	for range 2 {
 		_, err := embed(t, client, openai.EmbeddingNewParams{})

@@ -163,9 +163,10 @@ func newHouseWith(t *testing.T, kinds []tool.Kind, change func(*api.Options), ru
 		model.Rule{Match: "vendor/fed", Provider: h.fed})
 	models, err := model.NewRouter(log, rules...)
 	check(t, err)
+	upstreams := engine.NewForwarder(engine.ForwarderOptions{Models: models, Usages: st, Log: log})
 	var vectorModel vectorstore.Embedder
 	if slices.ContainsFunc(rules, func(r model.Rule) bool { return r.Match == embeddingModel }) {
-		vectorModel = houseEmbedder{h}
+		vectorModel = houseEmbedder{upstreams}
 	}
 	vectors := vectorstore.New(vectorstore.Options{Objects: st, Files: uploads, Log: log, Text: readPlain,
 		Embedder: vectorModel,
@@ -184,7 +185,7 @@ func newHouseWith(t *testing.T, kinds []tool.Kind, change func(*api.Options), ru
 				Timeout: mcpTimeout, Log: log},
 			WebSearch: websearch.Options{Backend: &h.search, Fetcher: download.New(&egress.Gate{Policy: &h.reach}, maxWebPage),
 				Markdown: markdownOf, Text: readPage, Log: log}}), kinds...)...),
-		Files: uploads, Fetcher: letters{}, Owner: "test", Log: log})
+		Files: uploads, Fetcher: letters{}, Forwarder: upstreams, Owner: "test", Log: log})
 	events.AtEnd(hooks.AtEnd)
 	opts = api.Options{Exchange: exchange.Options{Keys: st, Repeats: idempotency.New(st), Log: log},
 		Rooms: api.Rooms{Responses: responses.New(st), Conversations: conversations.New(h.engine, st),
@@ -251,12 +252,12 @@ func (letters) Fetch(_ context.Context, url string) (string, []byte, error) {
 // embeddingModel is the model that embeds the texts of vector stores, if the rules have it.
 const embeddingModel = "vectors"
 
-type houseEmbedder struct{ h *house }
+type houseEmbedder struct{ upstreams *engine.Forwarder }
 
 func (houseEmbedder) Model() string { return embeddingModel }
 
 func (e houseEmbedder) Embed(ctx context.Context, p berth.ProjectID, texts []string) ([][]float32, error) {
-	return e.h.engine.Embed(ctx, p, embeddingModel, texts)
+	return e.upstreams.Embed(ctx, p, embeddingModel, texts)
 }
 
 // key makes an API key of a project and uses it from now on.

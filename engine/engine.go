@@ -98,6 +98,9 @@ type Options struct {
 	// Placement knows which server has a container or a run. Default: cluster.Solo.
 	Placement cluster.Placement
 
+	// Forwarder passes requests to upstreams. The Engine closes it. Default: one of the same models, usages and quota.
+	Forwarder *Forwarder
+
 	// Seal seals encrypted_content, which only a server with the same key can decrypt. The
 	// default is a random key for the life of the Engine.
 	Seal cipher.AEAD
@@ -148,6 +151,10 @@ func New(opts Options) *Engine {
 	}
 	if opts.Room == nil {
 		opts.Room = func() error { return nil }
+	}
+	if opts.Forwarder == nil {
+		opts.Forwarder = NewForwarder(ForwarderOptions{Models: opts.Models, Usages: opts.Usages, Quota: opts.Quota,
+			Retry: opts.Retry, Log: opts.Log})
 	}
 	e := &Engine{Options: opts, live: newRegistry()}
 	e.transcripts = transcript.New(transcript.Options{Responses: opts.Responses, Objects: opts.Objects,

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"log/slog"
 	"time"
 
 	"github.com/berth-run/berth"
@@ -21,7 +22,38 @@ const (
 	UsageModeration = store.UsageModeration
 )
 
-// A ForwardRequest is a request of an endpoint that the engine passes to the upstream of
+// ForwarderOptions are a Forwarder's parts. Those without a default are required.
+type ForwarderOptions struct {
+	Models Router
+	Usages store.Usages
+	Quota  Quota // default no limit
+	Retry  Retry
+	Log    *slog.Logger
+}
+
+// A Forwarder passes requests to the upstreams of models. It needs no tools, so that tools can use it. It is safe for
+// concurrent use.
+type Forwarder struct {
+	opts ForwarderOptions
+
+	life context.Context // of the requests; ends with errStopping
+	stop context.CancelCauseFunc
+}
+
+// NewForwarder returns a Forwarder.
+func NewForwarder(opts ForwarderOptions) *Forwarder {
+	if opts.Quota == nil {
+		opts.Quota = noQuota{}
+	}
+	f := &Forwarder{opts: opts}
+	f.life, f.stop = context.WithCancelCause(context.Background())
+	return f
+}
+
+// Close ends the requests in progress with an error for their clients.
+func (f *Forwarder) Close() { f.stop(errStopping) }
+
+// A ForwardRequest is a request of an endpoint that a Forwarder passes to the upstream of
 // its model.
 type ForwardRequest struct {
 	Model     string
@@ -33,25 +65,25 @@ type ForwardRequest struct {
 // Forward sends a request to the upstream of its model and returns the upstream's answer in
 // JSON. It counts against the project's limits as a response does, and its usage is
 // recorded. Temporary errors are retried as those of turns are.
-func (e *Engine) Forward(ctx context.Context, caller berth.Caller, req ForwardRequest) ([]byte, error) {
-	booked, err := e.Quota.Begin(ctx, caller, req.Forwarded.Tokens())
+func (f *Forwarder) Forward(ctx context.Context, caller berth.Caller, req ForwardRequest) ([]byte, error) {
+	booked, err := f.opts.Quota.Begin(ctx, caller, req.Forwarded.Tokens())
 	if err != nil {
 		return nil, err
 	}
 	var used berth.Usage
 	defer func() { booked(used.TotalTokens) }()
-	body, used, err := e.forward(ctx, caller, req)
+	body, used, err := f.forward(ctx, caller, req)
 	return body, err
 }
 
 // Embed returns a vector for each text, all of the same length. It counts as usage of a
 // project, but not against its limits: it serves the operator's own configuration.
-func (e *Engine) Embed(ctx context.Context, p berth.ProjectID, name string, texts []string) ([][]float32, error) {
+func (f *Forwarder) Embed(ctx context.Context, p berth.ProjectID, name string, texts []string) ([][]float32, error) {
 	input, err := json.Marshal(texts)
 	if err != nil {
 		return nil, fmt.Errorf("encode texts: %w", err)
 	}
-	body, _, err := e.forward(ctx, berth.Caller{Project: p}, ForwardRequest{Model: name, Usage: store.UsageEmbedding,
+	body, _, err := f.forward(ctx, berth.Caller{Project: p}, ForwardRequest{Model: name, Usage: store.UsageEmbedding,
 		Forwarded: model.Forwarded{Endpoint: "embeddings", Fields: map[string]json.RawMessage{"input": input}}})
 	if err != nil {
 		return nil, err
@@ -62,10 +94,10 @@ func (e *Engine) Embed(ctx context.Context, p berth.ProjectID, name string, text
 // Images sends a request of /v1/images/generations or /v1/images/edits to the upstream of a
 // model, and yields the JSON of its answer, or of each event if its fields request a stream. It counts as usage of
 // the project. It does not retry: an image costs too much to be made twice.
-func (e *Engine) Images(ctx context.Context, caller berth.Caller, name string, image model.Forwarded) iter.Seq2[[]byte,
-	error] {
+func (f *Forwarder) Images(ctx context.Context, caller berth.Caller, name string,
+	image model.Forwarded) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
-		provider, upstream, err := e.Models.Route(name)
+		provider, upstream, err := f.opts.Models.Route(name)
 		if err != nil {
 			yield(nil, err)
 			return
@@ -83,7 +115,7 @@ func (e *Engine) Images(ctx context.Context, caller berth.Caller, name string, i
 					return
 				}
 			case model.Finish:
-				e.countForwarded(ctx, caller, req, d)
+				f.count(ctx, caller, req, d)
 				return
 			}
 		}
@@ -92,22 +124,22 @@ func (e *Engine) Images(ctx context.Context, caller berth.Caller, name string, i
 }
 
 // forward is Forward without the project's limits. It also returns the usage.
-func (e *Engine) forward(ctx context.Context, caller berth.Caller, req ForwardRequest) ([]byte, berth.Usage, error) {
+func (f *Forwarder) forward(ctx context.Context, caller berth.Caller, req ForwardRequest) ([]byte, berth.Usage, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	defer context.AfterFunc(e.base, func() { cancel(errStopping) })()
-	provider, name, err := e.Models.Route(req.Model)
+	defer context.AfterFunc(f.life, func() { cancel(errStopping) })()
+	provider, name, err := f.opts.Models.Route(req.Model)
 	if err != nil {
 		return nil, berth.Usage{}, err
 	}
-	log := e.Log.With("request_id", caller.RequestID)
+	log := f.opts.Log.With("request_id", caller.RequestID)
 	out := &model.Request{Model: name, Forwarded: &req.Forwarded}
-	attempts := newTurnAttempts(e.Retry)
+	attempts := newTurnAttempts(f.opts.Retry)
 	for {
 		out.Attempt = attempts.number
 		body, finish, err := answerOf(ctx, provider, out)
 		if err == nil {
-			e.countForwarded(ctx, caller, req, finish)
+			f.count(ctx, caller, req, finish)
 			return body, finish.Usage, nil
 		}
 		if errors.Is(err, model.ErrNotSent) {
@@ -160,11 +192,12 @@ func answerOf(ctx context.Context, p model.Provider, req *model.Request) (body [
 	return nil, model.Finish{}, berth.Errorf(berth.CodeUpstream, "The upstream ended its answer early.")
 }
 
-// countForwarded records the usage of a forwarded request.
-func (e *Engine) countForwarded(ctx context.Context, caller berth.Caller, req ForwardRequest, f model.Finish) {
-	for _, used := range store.ForwardedUsage(caller, req.Usage, req.Model, f.Usage, turnsOf(f), time.Now()) {
-		if err := e.Usages.AddUsage(context.WithoutCancel(ctx), used); err != nil {
-			e.Log.Error("failed to record usage", "request_id", caller.RequestID, "err", err)
+// count records the usage of a forwarded request.
+func (f *Forwarder) count(ctx context.Context, caller berth.Caller, req ForwardRequest, end model.Finish) {
+	for _, used := range store.ForwardedUsage(caller, req.Usage, req.Model, end.Usage,
+		turnsOf(end), time.Now()) {
+		if err := f.opts.Usages.AddUsage(context.WithoutCancel(ctx), used); err != nil {
+			f.opts.Log.Error("failed to record usage", "request_id", caller.RequestID, "err", err)
 		}
 	}
 }

@@ -11,50 +11,43 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// A Relay passes requests to upstreams unchanged. It is safe for concurrent use.
-type Relay struct{ engine *Engine }
-
-// NewRelay returns a relay to the upstreams of an engine.
-func NewRelay(e *Engine) *Relay { return &Relay{e} }
-
 // Serves reports whether each upstream of a model is known to have an endpoint.
-func (r *Relay) Serves(name, endpoint string) bool {
-	provider, _, err := r.engine.Models.Route(name)
+func (f *Forwarder) Serves(name, endpoint string) bool {
+	provider, _, err := f.opts.Models.Route(name)
 	return err == nil && model.HasEndpoint(provider, endpoint)
 }
 
 // Send sends a request to the upstream of its model, and yields the JSON of the answer, or of each event of a stream,
 // unchanged. It counts against the project's limits as a response does, and its usage is recorded, also if the caller
 // leaves before the end. Temporary errors are retried as those of turns are, until there is output.
-func (r *Relay) Send(ctx context.Context, caller berth.Caller, req ForwardRequest) iter.Seq2[[]byte, error] {
-	e := r.engine
+func (f *Forwarder) Send(ctx context.Context, caller berth.Caller, req ForwardRequest) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		req.Usage = store.UsageResponse
-		booked, err := e.Quota.Begin(ctx, caller, req.Forwarded.Tokens()+req.MaxTokens)
+		booked, err := f.opts.Quota.Begin(ctx, caller, req.Forwarded.Tokens()+req.MaxTokens)
 		if err != nil {
 			yield(nil, err)
 			return
 		}
-		r := &passage{engine: e, caller: caller, req: req, yield: yield}
+		r := &passage{forwarder: f, caller: caller, req: req, yield: yield}
 		defer func() { booked(r.finish.Usage.TotalTokens) }()
 		ctx, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
-		defer context.AfterFunc(e.base, func() { cancel(errStopping) })()
+		defer context.AfterFunc(f.life, func() { cancel(errStopping) })()
 		if err := r.run(ctx); err != nil && !r.left {
 			yield(nil, err)
 		}
 		if r.begun {
-			e.countForwarded(ctx, caller, req, r.finish)
+			f.count(ctx, caller, req, r.finish)
 		}
 	}
 }
 
-// A passage is one call of Relay.Send.
+// A passage is one call of Forwarder.Send.
 type passage struct {
-	engine *Engine
-	caller berth.Caller
-	req    ForwardRequest
-	yield  func([]byte, error) bool
+	forwarder *Forwarder
+	caller    berth.Caller
+	req       ForwardRequest
+	yield     func([]byte, error) bool
 
 	begun  bool // there is output
 	left   bool // the caller has stopped iterating
@@ -63,14 +56,14 @@ type passage struct {
 
 // run sends the request until there is output, or an error that lasts.
 func (r *passage) run(ctx context.Context) (err error) {
-	provider, name, err := r.engine.Models.Route(r.req.Model)
+	provider, name, err := r.forwarder.opts.Models.Route(r.req.Model)
 	if err != nil {
 		return err
 	}
 	ctx, s := traceChat(ctx, name)
 	defer func() { endChat(s, r.finish, err) }()
 	out := &model.Request{Model: name, Forwarded: &r.req.Forwarded}
-	attempts := newTurnAttempts(r.engine.Retry)
+	attempts := newTurnAttempts(r.forwarder.opts.Retry)
 	for {
 		out.Attempt = attempts.number
 		err := r.send(ctx, provider, out)
@@ -84,7 +77,7 @@ func (r *passage) run(ctx context.Context) (err error) {
 		if ctx.Err() != nil || !more {
 			return err
 		}
-		r.engine.Log.Warn("retrying request to upstream", "request_id", r.caller.RequestID, "endpoint",
+		r.forwarder.opts.Log.Warn("retrying request to upstream", "request_id", r.caller.RequestID, "endpoint",
 			r.req.Forwarded.Endpoint, "attempt", attempts.number+1, "after", after, "err", err)
 		if err := backoff.Sleep(ctx, after); err != nil {
 			return err

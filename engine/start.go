@@ -54,6 +54,7 @@ func (e *Engine) start(r *run) {
 // end.
 func (e *Engine) Close(ctx context.Context) error {
 	e.detach(tool.ErrDetached)
+	e.Forwarder.Close()
 	detached := make(chan struct{})
 	go func() {
 		e.wg.Wait()

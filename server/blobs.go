@@ -12,6 +12,7 @@ import (
 	"github.com/berth-run/berth/container/snapshot"
 	"github.com/berth-run/berth/container/volume"
 	"github.com/berth-run/berth/diskspace"
+	"github.com/berth-run/berth/engine"
 	"github.com/berth-run/berth/files"
 	"github.com/berth-run/berth/files/uploads"
 	"github.com/berth-run/berth/server/state"
@@ -27,14 +28,14 @@ type blobs struct {
 	volumes   *volume.Service
 	vectors   *vectorstore.Service
 	skills    *skills.Service
-	embedder  *embedder // of vectors; nil if none is configured
 
 	contents *state.Blobs
 	totals   func(context.Context) (count int, bytes int64, err error) // of snapshots
 }
 
-// openBlobs opens files, skills, snapshots and volumes, and removes the leftovers of a crash.
-func (s *Server) openBlobs(ctx context.Context, b *base) (*blobs, error) {
+// openBlobs opens files, skills, snapshots, volumes and vector stores, whose texts models embed, and removes
+// the leftovers of a crash.
+func (s *Server) openBlobs(ctx context.Context, b *base, models *engine.Forwarder) (*blobs, error) {
 	contents, err := state.AdoptBlobs(ctx, b.db, b.State, b.Config.Blobs, b.Log)
 	if err != nil {
 		return nil, b.Config.In(err)
@@ -85,7 +86,7 @@ func (s *Server) openBlobs(ctx context.Context, b *base) (*blobs, error) {
 			}
 		}))
 	}
-	openVectorStores(b, all)
+	all.vectors = openVectorStores(b, all.files, models)
 	s.later(b.startOneWorker("expiry", 0, sweepInterval, func(ctx context.Context) { expire(ctx, b.db, all, b.Log) }))
 	return all, nil
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/berth-run/berth/metrics"
 	"github.com/berth-run/berth/model"
 	"github.com/berth-run/berth/server/config"
-	"github.com/berth-run/berth/server/routing"
 	"github.com/berth-run/berth/store"
 	"github.com/berth-run/berth/tool"
 	"github.com/berth-run/berth/tool/codeinterpreter"
@@ -41,16 +40,12 @@ type engineParts struct {
 }
 
 // startEngine creates the engine and resumes the responses in progress.
-func (s *Server) startEngine(ctx context.Context, b *base, data *blobs, c *containers) (*engineParts, error) {
-	models, err := routing.Open(b.Config, s.metrics.FirstToken, b.Log)
-	if err != nil {
-		return nil, err
-	}
-	r := &engineParts{models: models.Router, upstreams: models.Statuses, memory: limitMemory(b.Log).pools()}
+func (s *Server) startEngine(ctx context.Context, b *base, to *upstreams, data *blobs, c *containers) (*engineParts,
+	error) {
+	r := &engineParts{models: to.routes.Router, upstreams: to.routes.Statuses, memory: limitMemory(b.Log).pools()}
 	s.metrics.Collect(metrics.Sources{Containers: c.service, Upstreams: r.upstreams, Snapshots: data.totals,
 		Audit: b.audit.Written, Forwarded: s.forwarded.behind, Usages: b.db,
 		Spending: b.spending, Space: b.space, Isolation: c.driver.Features().Isolation})
-	s.reloader.models = models
 	r.journal = journal.New(s.metrics.Responses(b.db))
 	r.journal.Bound(r.memory.readers)
 	if w, ok := b.disk.(store.Watcher); ok {
@@ -68,8 +63,9 @@ func (s *Server) startEngine(ctx context.Context, b *base, data *blobs, c *conta
 	}
 	opts.Responses, opts.Runs, opts.Objects, opts.Usages = b.db, b.db, b.db, b.db
 	opts.Journal, opts.Models, opts.Containers, opts.Files = r.journal, r.models, c.service.Provider(), data.files
-	pictures := &images{}
-	if opts.Tools, err = tools(b, c.service.Access(), data.vectors, pictures, r.memory.decoding); err != nil {
+	opts.Forwarder = to.forwarder
+	opts.Tools, err = tools(b, c.service.Access(), data.vectors, images{to.forwarder}, r.memory.decoding)
+	if err != nil {
 		return nil, err
 	}
 	opts.Owner, opts.Seal, opts.Quota, opts.Log = b.node, b.keys, b.quota, b.Log
@@ -83,12 +79,6 @@ func (s *Server) startEngine(ctx context.Context, b *base, data *blobs, c *conta
 	r.engine = engine.New(opts)
 	s.metrics.Running(r.engine.Running)
 	r.status.running = r.engine.Running
-	if err := data.embedder.use(b.Config, r.models, r.engine); err != nil {
-		return nil, err
-	}
-	if err := pictures.use(b.Config, r.models, r.engine); err != nil {
-		return nil, err
-	}
 	s.detach = r.engine.Close
 	s.later(s.detach)
 	if err := r.engine.Recover(ctx); err != nil { // after startContainers: containers have their sandboxes again
@@ -99,7 +89,7 @@ func (s *Server) startEngine(ctx context.Context, b *base, data *blobs, c *conta
 }
 
 // tools returns the tools that models may call.
-func tools(b *base, containers *container.Access, vectors *vectorstore.Service, pictures *images,
+func tools(b *base, containers *container.Access, vectors *vectorstore.Service, pictures images,
 	decoding *ration.Pool) (*tool.Registry, error) {
 	config, log := b.Config, b.Log
 	limits := shell.Limits{Timeout: config.Shell.Timeout, MaxTimeout: config.Shell.MaxTimeout,
@@ -144,8 +134,7 @@ func engineOptions(config *config.Config, proxies *proxy.Selector) (engine.Optio
 	}
 	opts := engine.Options{Limits: engine.Limits{Budget: budget, Output: int64(config.Responses.MaxOutput),
 		Cache: int64(config.Responses.History)},
-		Retry: engine.Retry{Attempts: config.Retry.Attempts, Patience: config.Retry.Patience,
-			Final: config.Retry.Continue == "fail"}}
+		Retry: retryOf(config)}
 	if policy := policyOf(config.Fetch.Allowed, config.Fetch.Private); policy != nil {
 		opts.Fetcher = download.New(gateOf(policy, proxies), engine.MaxInlineFile)
 	}

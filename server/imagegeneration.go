@@ -10,33 +10,22 @@ import (
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/engine"
 	"github.com/berth-run/berth/model"
-	"github.com/berth-run/berth/server/config"
-	"github.com/berth-run/berth/server/routing"
 	"github.com/berth-run/berth/tool/imagegeneration"
 )
 
-// images generates images with a model of the engine's.
-type images struct{ engine *engine.Engine }
+// images generates images with models of upstreams.
+type images struct{ upstreams *engine.Forwarder }
 
-var _ imagegeneration.Images = (*images)(nil)
-
-// use sets the engine. It returns an error if no upstream has the configured model.
-func (i *images) use(config *config.Config, models *model.Router, by *engine.Engine) error {
-	i.engine = by
-	for _, err := range routing.Unrouted(models, config.Images.Model, "") {
-		return config.In(err)
-	}
-	return nil
-}
+var _ imagegeneration.Images = images{}
 
 // Generate implements imagegeneration.Images.
-func (i *images) Generate(ctx context.Context, caller berth.Caller, name string,
+func (i images) Generate(ctx context.Context, caller berth.Caller, name string,
 	fields map[string]json.RawMessage) iter.Seq2[[]byte, error] {
-	return i.engine.Images(ctx, caller, name, model.Forwarded{Endpoint: "images/generations", Fields: fields})
+	return i.upstreams.Images(ctx, caller, name, model.Forwarded{Endpoint: "images/generations", Fields: fields})
 }
 
 // Edit implements imagegeneration.Images.
-func (i *images) Edit(ctx context.Context, caller berth.Caller, name string, fields map[string]json.RawMessage,
+func (i images) Edit(ctx context.Context, caller berth.Caller, name string, fields map[string]json.RawMessage,
 	pictures []imagegeneration.Picture, mask *imagegeneration.Picture) iter.Seq2[[]byte, error] {
 	edit := model.Forwarded{Endpoint: "images/edits", Fields: fields}
 	field := "image[]"
@@ -49,7 +38,7 @@ func (i *images) Edit(ctx context.Context, caller berth.Caller, name string, fie
 	if mask != nil {
 		edit.Files = append(edit.Files, formFile("mask", "mask", *mask))
 	}
-	return i.engine.Images(ctx, caller, name, edit)
+	return i.upstreams.Images(ctx, caller, name, edit)
 }
 
 // formFile returns a picture as a file of a form. name is without its suffix.

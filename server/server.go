@@ -69,7 +69,11 @@ func New(ctx context.Context, o Options) (s *Server, err error) {
 	if err != nil {
 		return s, err
 	}
-	blobs, err := s.openBlobs(ctx, base)
+	upstreams, err := s.openUpstreams(base)
+	if err != nil {
+		return s, err
+	}
+	blobs, err := s.openBlobs(ctx, base, upstreams.forwarder)
 	if err != nil {
 		return s, err
 	}
@@ -78,7 +82,7 @@ func New(ctx context.Context, o Options) (s *Server, err error) {
 	if err != nil {
 		return s, err
 	}
-	running, err := s.startEngine(ctx, base, blobs, containers)
+	running, err := s.startEngine(ctx, base, upstreams, blobs, containers)
 	if err != nil {
 		return s, err
 	}

@@ -51,7 +51,7 @@ type Outputs interface {
 type Door struct {
 	Options
 	items     *request.Rules // completes the items of a request
-	upstreams *engine.Relay
+	upstreams *engine.Forwarder
 	batches   *messageBatches
 	files     *storedFiles
 	skills    *storedSkills
@@ -59,6 +59,6 @@ type Door struct {
 
 // New returns a door.
 func New(opts Options) *Door {
-	return &Door{opts, request.New(opts.Engine.Tools), engine.NewRelay(opts.Engine), &messageBatches{opts.Batches},
+	return &Door{opts, request.New(opts.Engine.Tools), opts.Engine.Forwarder, &messageBatches{opts.Batches},
 		&storedFiles{opts.Files, opts.Outputs}, &storedSkills{opts.Skills}}
 }

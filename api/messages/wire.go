@@ -117,7 +117,8 @@ func usageOf(name string, r *berth.Response) (whole berth.Usage, each []iteratio
 			whole = without(whole, *t.Usage)
 		}
 		u := newUsage(*t.Usage)
-		each = append(each, iterationUsage{Type: kind, Model: by, InputTokens: u.InputTokens, OutputTokens: u.OutputTokens,
+		each = append(each, iterationUsage{Type: kind, Model: by, InputTokens: u.InputTokens,
+			OutputTokens:  u.OutputTokens,
 			CacheCreation: u.CacheCreation, CacheRead: u.CacheRead,
 			CacheCreationTTL: cacheCreation{Minutes: u.CacheCreation}})
 	}
