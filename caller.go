@@ -25,6 +25,9 @@ type Caller struct {
 	// Permissions are what the caller may do. Work that continues after its request has none: it was permitted before.
 	Permissions Permission
 
+	// Subject is the end user for whom the caller acts; nil for none.
+	Subject *Subject
+
 	// Scope, if not nil, narrows what the caller may do.
 	Scope *KeyScope
 }

@@ -34,6 +34,8 @@ type ContainerBerth struct {
 	OnExpiry     OnExpiry    `json:"on_expiry,omitempty"`     // empty means delete
 	LastSnapshot SnapshotID  `json:"last_snapshot,omitempty"` // the snapshot taken when it expired
 
+	EndUser EndUserID `json:"end_user,omitempty"` // for whom it was created
+
 	Start *ContainerStart `json:"start,omitempty"` // nil until it has started
 
 	Volumes []VolumeMount    `json:"volumes,omitempty"` // mounted volumes
@@ -81,7 +83,8 @@ type ContainerExtension struct {
 	ContainerSource
 	// refuse the request if the name is taken by a container with a unique name
 	UniqueName bool              `json:"unique_name,omitempty"`
-	Env        map[string]string `json:"env,omitempty"` // environment variables of all commands
+	Env        map[string]string `json:"env,omitempty"`  // environment variables of all commands
+	User       string            `json:"user,omitempty"` // name of the end user for whom the container is
 }
 
 // A ContainerStatus is the state of a container. The object of an expired container

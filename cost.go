@@ -86,6 +86,9 @@ type ResponseBerth struct {
 	// Approvals are the approval requests that the input answers, and by whom.
 	Approvals []ApprovalAnswer `json:"approvals,omitempty"`
 
+	// EndUser is the end user for whom the response was created.
+	EndUser EndUserID `json:"end_user,omitempty"`
+
 	// StopSequence is the stop sequence that ended the answer, if the request has any and the upstream reports it.
 	StopSequence string `json:"stop_sequence,omitempty"`
 }

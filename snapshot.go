@@ -8,8 +8,9 @@ type Snapshot struct {
 	ID          SnapshotID    `json:"id"`
 	Object      string        `json:"object"` // "container.snapshot"
 	CreatedAt   int64         `json:"created_at"`
-	ExpiresAt   *int64        `json:"expires_at"`   // null means that it does not expire
-	ContainerID ContainerID   `json:"container_id"` // the source
+	ExpiresAt   *int64        `json:"expires_at"`         // null means that it does not expire
+	ContainerID ContainerID   `json:"container_id"`       // the source
+	EndUser     EndUserID     `json:"end_user,omitempty"` // of the source
 	Name        string        `json:"name"`
 	Cause       SnapshotCause `json:"cause"`
 	Template    string        `json:"template"`               // digest of the template below it

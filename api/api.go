@@ -33,6 +33,7 @@ import (
 	"github.com/berth-run/berth/container/snapshot"
 	"github.com/berth-run/berth/container/volume"
 	"github.com/berth-run/berth/conversations"
+	"github.com/berth-run/berth/enduser"
 	"github.com/berth-run/berth/engine"
 	"github.com/berth-run/berth/files"
 	"github.com/berth-run/berth/files/uploads"
@@ -61,7 +62,7 @@ func (h *handlers) routes() []exchange.Route {
 		throughContainer = exchange.ThroughContainer | exchange.NoCORS
 	)
 	on, beta := exchange.On, assistants.Beta
-	return []exchange.Route{
+	return append([]exchange.Route{
 		on("POST /v1/responses", h.responses.create, callsModel, storesLittle, exchange.NamesResponse),
 		on("GET /v1/responses", h.listOrConnect, readsQuery),
 		on("POST /v1/responses/input_tokens", h.responses.countTokens, storesNothing, storesLittle),
@@ -266,7 +267,7 @@ func (h *handlers) routes() []exchange.Route {
 		on("GET /v1/models", h.models.list, readsQuery),
 		on("GET /v1/models/{model...}", h.models.get),
 		on("DELETE /v1/models/{model...}", h.models.delete),
-	}
+	}, h.endUsers.routes()...)
 }
 
 // keyless returns the routes that need no key.
@@ -337,6 +338,7 @@ type Rooms struct {
 	Threads       *threads.Service
 	Traces        *traces.Store
 	Usage         *usage.Reader
+	EndUsers      *enduser.Service
 }
 
 // MCPOptions are the parts of the MCP server.
@@ -382,6 +384,7 @@ type handlers struct {
 	health        *health
 	record        *record
 	traces        *storedTraces
+	endUsers      *endUsers
 
 	chat       *chat.Door
 	messages   *messages.Door
@@ -400,6 +403,9 @@ type handlers struct {
 func New(opts Options) http.Handler {
 	if opts.Now == nil {
 		opts.Now = time.Now
+	}
+	if opts.Rooms.EndUsers != nil {
+		opts.Exchange.EndUsers = opts.Rooms.EndUsers
 	}
 	opts.Exchange.Secrets = []string{preview.LinkPath, e2b.UploadPath}
 	ex := exchange.New(opts.Exchange)
@@ -442,21 +448,21 @@ func (h *handlers) table(opts Options, ex *exchange.Server, itself http.Handler)
 
 // newHandlers returns the handlers, each with the services that it needs.
 func newHandlers(o Options, ex *exchange.Server) *handlers {
-	rules := request.New(o.Engine.Tools)
+	rules, users := request.New(o.Engine.Tools), &endUsers{o.Rooms.EndUsers}
 	prompts := &storedPrompts{rules, o.Rooms.Prompts}
 	responses := &storedResponses{o.Engine, rules, o.Journal, o.Rooms.Responses, prompts}
 	ports := preview.NewDoor(preview.Options{Exchange: ex, Containers: o.Containers, Box: o.Preview.Seal,
 		Domain: o.Preview.Domain, Now: o.Now})
 	return &handlers{
 		responses:     responses,
-		conversations: &storedConversations{o.Engine, rules, o.Rooms.Conversations},
+		conversations: &storedConversations{o.Engine, rules, o.Rooms.Conversations, users},
 		bundles:       &bundles{o.Bundles},
 		forwards:      &forwards{o.Engine.Forwarder},
 		batches:       &batches{o.Batches},
-		files:         &storedFiles{o.Files},
-		uploads:       &largeFiles{o.Uploads},
+		files:         &storedFiles{o.Files, users},
+		uploads:       &largeFiles{o.Uploads, o.Files, users},
 		skills:        &storedSkills{o.Skills},
-		containers:    &containers{o.Containers, o.Files, o.Exchange.Log},
+		containers:    &containers{o.Containers, o.Files, o.Exchange.Log, users},
 		snapshots:     &snapshots{o.Snapshots},
 		volumes:       &volumes{o.Volumes},
 		sshKeys:       &sshKeys{o.SSH.Keys, o.SSH.Door, o.Containers},
@@ -468,12 +474,13 @@ func newHandlers(o Options, ex *exchange.Server) *handlers {
 		spend:         &spend{o.Exchange.Quota, o.Models.Currency, o.Models.Priced},
 		admin:         &admin{o.Projects},
 		record:        &record{o.Audit},
-		traces:        &storedTraces{o.Rooms.Traces},
+		traces:        &storedTraces{o.Rooms.Traces, users},
+		endUsers:      users,
 		models:        &models{o.Models.Models, o.Models.Upstreams},
 		health:        &health{build: o.Build, ready: o.Ready, console: o.Console != nil, state: o.Status},
 
 		chat: chat.New(chat.Options{Engine: o.Engine, Journal: o.Journal, Completions: o.Rooms.Completions,
-			Version: o.Build.Version}),
+			EndUsers: o.Rooms.EndUsers, Version: o.Build.Version}),
 		messages: newMessages(o),
 		socket: socket.New(socket.Options{Exchange: ex, Journal: o.Journal, Rules: rules, Life: o.SocketLife,
 			Create: responses.start}),

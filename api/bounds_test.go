@@ -37,6 +37,8 @@ var storeNothing = map[string]string{
 	"POST /v1/webhook_endpoints/{webhook}/rotate_secret":                   "replaces a secret",
 	"POST /v1/vector_stores/{vector_store}/search":                         "results are not stored",
 	"POST /v1/vector_stores/{vector_store}/file_batches/{batch}/cancel":    "changes a status",
+	"POST /v1/end_users/{user}":                                            "replaces numbers",
+	"POST /v1/end_user_settings":                                           "replaces one small object",
 	"/v1/containers/{container}/guest/{path...}":                           "the container's disk is bounded",
 	"/v1/containers/{container}/ports/{port}/{path...}":                    "the container's disk is bounded",
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/exchange"
 	"github.com/berth-run/berth/container"
+	"github.com/berth-run/berth/enduser"
 	"github.com/berth-run/berth/files"
 	"github.com/berth-run/berth/internal/rule"
 )
@@ -20,6 +21,7 @@ type containers struct {
 	service *container.Service
 	files   *files.Service
 	log     *slog.Logger
+	users   *endUsers
 }
 
 // maxEnvironment is how many environment variables a request for a container may set.
@@ -61,7 +63,8 @@ var containerBody = rule.Object(rule.Fields{
 	"memory_limit":   rule.MemoryLimit,
 	"network_policy": rule.ByType(rule.NetworkPolicies),
 	"skills":         rule.Skills,
-	"berth":          rule.ContainerSource(rule.Fields{"unique_name": rule.Boolean, "env": environment}),
+	"berth": rule.ContainerSource(rule.Fields{"unique_name": rule.Boolean, "env": environment,
+		"user": rule.Text(1, enduser.MaxName)}),
 }, "name")
 
 // create serves POST /v1/containers.
@@ -84,6 +87,12 @@ func (h *containers) create(x *exchange.Exchange, r *http.Request, c berth.Calle
 		Source: body.Berth.ContainerSource, UniqueName: body.Berth.UniqueName}
 	for _, name := range slices.Sorted(maps.Keys(body.Berth.Env)) {
 		req.Env = append(req.Env, name+"="+body.Berth.Env[name])
+	}
+	if body.Berth.User != "" {
+		var err error
+		if c, err = h.users.service.Named(r.Context(), c, body.Berth.User); err != nil {
+			return err
+		}
 	}
 	container, err := h.service.Create(r.Context(), c, req)
 	if err != nil {

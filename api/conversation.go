@@ -20,6 +20,7 @@ type storedConversations struct {
 	engine *engine.Engine
 	rules  *request.Rules
 	store  *conversations.Store
+	users  *endUsers
 }
 
 // maxNewItems is the maximum number of items of one request.
@@ -48,6 +49,11 @@ func (h *storedConversations) create(x *exchange.Exchange, r *http.Request, c be
 		conv.Metadata = map[string]string{}
 	}
 	if err := h.store.Create(r.Context(), c.Project, &conv, body.Items); err != nil {
+		return err
+	}
+	if err := h.users.own(r.Context(), c, string(conv.ID), func(ctx context.Context) error {
+		return h.store.Delete(ctx, c, conv.ID)
+	}); err != nil {
 		return err
 	}
 	return x.JSON(http.StatusOK, &conv)

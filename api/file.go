@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"net/http"
 	"slices"
 	"strconv"
@@ -12,7 +13,10 @@ import (
 )
 
 // storedFiles serves uploaded files.
-type storedFiles struct{ files *files.Service }
+type storedFiles struct {
+	files *files.Service
+	users *endUsers
+}
 
 // create serves POST /v1/files.
 func (h *storedFiles) create(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
@@ -25,6 +29,11 @@ func (h *storedFiles) create(x *exchange.Exchange, r *http.Request, c berth.Call
 		return fileRequest(f)
 	})
 	if err != nil {
+		return err
+	}
+	if err := h.users.own(r.Context(), c, string(file.ID), func(ctx context.Context) error {
+		return h.files.Delete(ctx, c.Project, file.ID)
+	}); err != nil {
 		return err
 	}
 	return x.JSON(http.StatusOK, file)

@@ -39,6 +39,7 @@ import (
 	"github.com/berth-run/berth/conversations"
 	"github.com/berth-run/berth/download"
 	"github.com/berth-run/berth/egress"
+	"github.com/berth-run/berth/enduser"
 	"github.com/berth-run/berth/engine"
 	"github.com/berth-run/berth/files"
 	largefiles "github.com/berth-run/berth/files/uploads"
@@ -151,7 +152,10 @@ func newHouseWith(t *testing.T, kinds []tool.Kind, change func(*api.Options), ru
 		}
 		return opts.Exchange.Quota.Containers(ctx, p)
 	}
-	keeper, err := container.New(container.Options{Audit: record, Quota: running, Volumes: volumes, Store: st,
+	users := enduser.New(enduser.Options{Objects: st, Audit: record, Log: log, Sources: enduser.Sources{
+		User: []string{"header:X-User", "metadata:user", "safety_identifier", "user"},
+		Chat: []string{"header:X-Chat", "prompt_cache_key"}}, Computer: berth.ComputerChat})
+	keeper, err := container.New(container.Options{Subjects: users.Ensure, Audit: record, Quota: running, Volumes: volumes, Store: st,
 		Driver: guests, OpenFile: uploads.Open, Log: log, Seal: seal.New([32]byte{1}),
 		Snapshots: snapshots, Skills: stored, Template: func(string) (container.Template, error) {
 			return container.Template{Template: sandbox.Template{Digest: "sha256:none", Path: bare}}, nil
@@ -177,6 +181,7 @@ func newHouseWith(t *testing.T, kinds []tool.Kind, change func(*api.Options), ru
 			return opts.Exchange.Quota.Store(ctx, p, bytes)
 		}})
 	events := journal.New(st)
+	events.AtEnd(users.AtEnd)
 	h.engine = engine.New(engine.Options{Responses: st, Runs: st, Usages: st, Objects: st, Journal: events,
 		Models: models, Containers: keeper.Provider(),
 		Tools: tool.NewRegistry(append(standard.Kinds(standard.Options{Containers: keeper.Access(),
@@ -185,11 +190,12 @@ func newHouseWith(t *testing.T, kinds []tool.Kind, change func(*api.Options), ru
 				Timeout: mcpTimeout, Log: log},
 			WebSearch: websearch.Options{Backend: &h.search, Fetcher: download.New(&egress.Gate{Policy: &h.reach}, maxWebPage),
 				Markdown: markdownOf, Text: readPage, Log: log}}), kinds...)...),
-		Files: uploads, Fetcher: letters{}, Forwarder: upstreams, Owner: "test", Log: log})
+		Files: uploads, Fetcher: letters{}, Forwarder: upstreams, Owner: "test", Log: log, EndUsers: users})
 	events.AtEnd(hooks.AtEnd)
 	opts = api.Options{Exchange: exchange.Options{Keys: st, Repeats: idempotency.New(st), Log: log},
 		Rooms: api.Rooms{Responses: responses.New(st), Conversations: conversations.New(h.engine, st),
-			Prompts: prompts.New(st), Completions: completions.New(st), Traces: traces.New(st), Usage: usage.New(st)},
+			Prompts: prompts.New(st), Completions: completions.New(st), Traces: traces.New(st), Usage: usage.New(st),
+			EndUsers: users},
 		Models: api.ModelOptions{Models: models},
 		Engine: h.engine, Journal: events, Webhooks: hooks, Files: uploads, Uploads: large, Skills: stored,
 		Batches: jobs, Containers: keeper, Snapshots: snapshots, Volumes: volumes, VectorStores: vectors,

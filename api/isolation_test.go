@@ -298,7 +298,15 @@ var probed = map[string][]string{
 	"POST /v1/webhook_endpoints/{webhook}/deliveries/{delivery}/redeliver": {`/v1/webhook_endpoints/{webhook}/deliveries/{delivery}/redeliver`,
 		`/v1/webhook_endpoints/$webhook/deliveries/{delivery}/redeliver`},
 
-	"GET /v1/traces":               {`/v1/traces?after={trace}`},
+	"GET /v1/traces":                 {`/v1/traces?after={trace}`},
+	"GET /v1/end_users":              {`/v1/end_users?after={user}`},
+	"GET /v1/end_users/{user}":       {`/v1/end_users/{user}`},
+	"POST /v1/end_users/{user}":      {`/v1/end_users/{user} {"limits":{"containers":1}}`},
+	"DELETE /v1/end_users/{user}":    {`/v1/end_users/{user}`},
+	"GET /v1/end_users/{user}/usage": {`/v1/end_users/{user}/usage`},
+	"GET /v1/end_user_settings":      {},
+	"POST /v1/end_user_settings":     {},
+
 	"GET /v1/traces/{trace}":       {`/v1/traces/{trace}`},
 	"GET /v1/traces/{trace}/spans": {`/v1/traces/{trace}/spans`, `/v1/traces/$trace/spans?after={span}`},
 	"DELETE /v1/traces/{trace}":    {`/v1/traces/{trace}`},
@@ -365,6 +373,9 @@ func (h *house) furnish() map[string]string {
 		len(h.token)+1<<60)
 	h.ingest(`{"object":"trace","id":"` + ids["trace"] + `"},{"object":"trace.span","id":"` + ids["span"] +
 		`","trace_id":"` + ids["trace"] + `","span_data":{}}`)
+	post("/v1/end_user_settings", `{"enabled":true}`)
+	post("/v1/responses", `{"model":"scripted","input":"x","user":"ann"}`)
+	ids["user"] = h.call(200, "GET", "/v1/end_users?user=ann", nil).at("data", 0, "id").(string)
 	return ids
 }
 
@@ -462,7 +473,7 @@ func TestIsolation(t *testing.T) {
 		"prompts/{prompt}", "chat/completions/{completion}", "assistants/{assistant}",
 		"threads/{thread}/messages/{message}", "threads/{thread}/runs/{run}/steps/{step}",
 		"webhook_endpoints/{webhook}", "volumes/{volume}", "skills/{skill}/versions/1",
-		"vector_stores/{vector_store}/files/{file}"} {
+		"vector_stores/{vector_store}/files/{file}", "end_users/{user}"} {
 		h.call(200, "GET", "/v1/"+placeholder.ReplaceAllStringFunc(path, func(p string) string {
 			return theirs[strings.Trim(p, "{}")]
 		}), nil)

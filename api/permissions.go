@@ -218,6 +218,14 @@ var permissions = map[string]berth.Permission{
 
 	"GET /v1/webhook_event_types": toRead,
 
+	"GET /v1/end_users":              toRead,
+	"GET /v1/end_users/{user}":       toRead,
+	"POST /v1/end_users/{user}":      toManage,
+	"DELETE /v1/end_users/{user}":    toManage,
+	"GET /v1/end_users/{user}/usage": toRead,
+	"GET /v1/end_user_settings":      toRead,
+	"POST /v1/end_user_settings":     toManage,
+
 	"GET /v1/organization/costs":                                toReadUsage,
 	"GET /v1/organization/status":                               toReadUsage,
 	"GET /v1/organization/audit":                                toReadAudit,

@@ -3,6 +3,7 @@ package api
 import (
 	"encoding/json"
 	"net/http"
+	"slices"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/exchange"
@@ -58,6 +59,7 @@ func described() []reference.Section {
 		{Name: "Assistants", Routes: assistantRoutes()},
 		{Name: "Webhooks", Routes: webhookRoutes()},
 		{Name: "Traces", Routes: traceRoutes()},
+		{Name: "End users", Routes: endUserRoutes()},
 		{Name: "Usage", Routes: usageRoutes()},
 		{Name: "Models", Routes: modelRoutes()},
 		{Name: "Administration", Routes: adminRoutes()},
@@ -258,6 +260,25 @@ func webhookRoutes() []*reference.Route {
 		route("POST /v1/webhook_endpoints/{webhook}/deliveries/{delivery}/redeliver", "Send a delivery again",
 			page).Gives(webhookDelivery{}),
 		route("GET /v1/webhook_event_types", "List the types of events", page).Gives(eventTypeList{}),
+	}
+}
+
+func endUserRoutes() []*reference.Route {
+	const page = "end-users.md"
+	return []*reference.Route{
+		route("GET /v1/end_users", "List end users", page).Query(append(slices.Clone(reference.Paging),
+			textParameter("user", "Only the user with this name."))...).Gives(listOf[*berth.EndUser]()),
+		route("GET /v1/end_users/{user}", "Get an end user", page).Gives(berth.EndUser{}),
+		route("POST /v1/end_users/{user}", "Replace the limits of an end user", page).Takes(endUserChange,
+			endUserRequest{}).Gives(berth.EndUser{}),
+		route("DELETE /v1/end_users/{user}", "Delete all that belongs to an end user",
+			page).Gives(berth.EndUserDeletion{}),
+		route("GET /v1/end_users/{user}/usage", "Get the usage of an end user in a month",
+			page).Query(textParameter("month", "Such as 2026-11; default: the present month (UTC).")).
+			Gives(berth.EndUserUsage{}),
+		route("GET /v1/end_user_settings", "Get the settings of end users", page).Gives(berth.EndUserSettings{}),
+		route("POST /v1/end_user_settings", "Replace the settings of end users", page).Takes(endUserSet,
+			endUserSettings{}).Gives(berth.EndUserSettings{}),
 	}
 }
 

@@ -1,17 +1,22 @@
 package api
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/exchange"
+	"github.com/berth-run/berth/enduser"
 	"github.com/berth-run/berth/internal/rule"
 	"github.com/berth-run/berth/traces"
 )
 
 // storedTraces serves the traces of OpenAI's Agents SDK.
-type storedTraces struct{ store *traces.Store }
+type storedTraces struct {
+	store *traces.Store
+	users *endUsers
+}
 
 const maxTraceItems = 5000 // of one request
 
@@ -82,6 +87,16 @@ func (h *storedTraces) ingest(x *exchange.Exchange, r *http.Request, c berth.Cal
 		}
 		if err := h.store.Add(r.Context(), c.Project, id, of); err != nil {
 			return err
+		}
+	}
+	for i := range req.Data {
+		it := &req.Data[i]
+		if it.Object != "trace" { // the user of a trace is that of the request that describes it
+			continue
+		}
+		err := h.users.own(r.Context(), c, enduser.PrefixTrace+it.ID, func(context.Context) error { return nil })
+		if err != nil {
+			return err // the client sends it again
 		}
 	}
 	x.WriteHeader(http.StatusNoContent)

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"net/http"
 
 	"github.com/berth-run/berth"
@@ -11,7 +12,11 @@ import (
 )
 
 // largeFiles serves uploads of large files in parts.
-type largeFiles struct{ service *uploads.Service }
+type largeFiles struct {
+	service *uploads.Service
+	files   *files.Service
+	users   *endUsers
+}
 
 // maxUploadParts is the most parts that one request may name.
 const maxUploadParts = 10_000
@@ -76,6 +81,13 @@ func (h *largeFiles) complete(x *exchange.Exchange, r *http.Request, c berth.Cal
 	u, err := h.service.Complete(r.Context(), c.Project, uploadID(r), body.PartIDs, body.MD5)
 	if err != nil {
 		return err
+	}
+	if u.File != nil {
+		if err := h.users.own(r.Context(), c, string(u.File.ID), func(ctx context.Context) error {
+			return h.files.Delete(ctx, c.Project, u.File.ID)
+		}); err != nil {
+			return err
+		}
 	}
 	return x.JSON(http.StatusOK, u)
 }

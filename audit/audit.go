@@ -60,6 +60,8 @@ const (
 	VolumeCreated   Action = "volume.created"   // Object, Name
 	VolumeMounted   Action = "volume.mounted"   // Object, Name
 	VolumeDeleted   Action = "volume.deleted"   // Object, Name, Reason: expired or deleted
+	// Object: the id of the user, Count: of deleted objects. The containers have entries of their own
+	EndUserForgotten Action = "end_user.forgotten"
 	// Reason: archived; Count: the number of erased objects. Some have their own entries
 	ProjectErased     Action = "project.erased"
 	ProjectCreated    Action = "project.created" // Name

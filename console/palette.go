@@ -33,6 +33,7 @@ var (
 		{"plug", "Connect a client", "/console/connect", "page"},
 		{"waypoints", "Traces", "/console/traces", "page"}, {"database", "Storage", "/console/storage", "page"},
 		{"layers", "Snapshots", "/console/snapshots", "page"}, {"webhook", "Webhooks", "/console/webhooks", "page"},
+		{"users", "End users", "/console/end-users", "page"},
 		{"chart-column", "Usage", "/console/usage", "page"}}
 	operatorPages = []place{{"house", "Home", Path, "page"}, {"folder-kanban", "Projects", "/console/projects", "page"},
 		{"chart-column", "Usage", "/console/usage", "page"},

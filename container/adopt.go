@@ -36,7 +36,7 @@ func (ad *adopter) adopt(rec *store.Container, exists bool) error {
 		return err
 	}
 	unconnected := ad.networks.load(ctx, s)
-	if err := ad.index.register(s, math.MaxInt, -1); err != nil {
+	if err := ad.index.register(s, math.MaxInt, allowance{most: -1}); err != nil {
 		return err
 	}
 	ad.opts.share(s)

@@ -33,6 +33,10 @@ func (cr *creator) create(ctx context.Context, caller berth.Caller, pl *plan) (*
 	if err := cr.opts.Disk.Room(); err != nil {
 		return nil, err
 	}
+	caller, err := cr.opts.admitSubject(ctx, caller)
+	if err != nil {
+		return nil, err
+	}
 	most, err := cr.opts.Quota(ctx, p)
 	if err != nil {
 		return nil, err
@@ -58,6 +62,9 @@ type registration struct {
 func (cr *creator) register(ctx context.Context, caller berth.Caller, pl *plan, how registration) (_ *instance,
 	err error) {
 	p, body := caller.Project, pl.body
+	if err := setEndUser(body, caller); err != nil {
+		return nil, err
+	}
 	var s *instance
 	if !how.cold && !pl.withMemory() && len(body.Berth.Volumes) == 0 { // both must be known when the sandbox is created
 		s = cr.pools.claim(body.Berth.Template, body.MemoryLimit)
@@ -82,7 +89,7 @@ func (cr *creator) register(ctx context.Context, caller berth.Caller, pl *plan, 
 		s.reserved = how.reserved
 	}
 	if err == nil {
-		err = cr.admit(ctx, s, how.most)
+		err = cr.admit(ctx, s, allowance{most: how.most, subject: caller.Subject})
 	}
 	if err != nil {
 		s.reserved = nil
@@ -114,6 +121,10 @@ func (cr *creator) reserve(ctx context.Context, caller berth.Caller, pl *plan, c
 	if err := cr.opts.Disk.Room(); err != nil {
 		return err
 	}
+	caller, err := cr.opts.admitSubject(ctx, caller)
+	if err != nil {
+		return err
+	}
 	most, err := cr.opts.Quota(ctx, caller.Project)
 	if err != nil {
 		return err
@@ -127,11 +138,14 @@ func (cr *creator) reserve(ctx context.Context, caller berth.Caller, pl *plan, c
 	return nil
 }
 
-// admit registers the instance of a new container of a project that may run most.
-func (cr *creator) admit(ctx context.Context, s *instance, most int) error {
-	register := func(most int) error { return cr.index.register(s, cr.opts.Bounds.Containers, most) }
+// admit registers the instance of a new container of a project within an allowance.
+func (cr *creator) admit(ctx context.Context, s *instance, of allowance) error {
+	register := func(most int) error {
+		of.most = most
+		return cr.index.register(s, cr.opts.Bounds.Containers, of)
+	}
 	if cr.opts.Shares == nil {
-		return register(most)
+		return register(of.most)
 	}
 	if err := cr.opts.Shares.AdmitContainer(ctx, s.project, register); err != nil {
 		return err
@@ -148,6 +162,9 @@ func (cr *creator) save(ctx context.Context, s *instance, pl *plan, caller berth
 		pl.body.Berth.Start = pl.started(StartPool, cr.opts.clock.Now())
 	}
 	if err := cr.saveNew(ctx, s, pl, caller.Key); err != nil {
+		if pl.body.Berth.EndUser != "" && errors.Is(err, store.ErrNotFound) {
+			err = berth.Errorf(berth.CodeConflict, "The end user of the container was forgotten.")
+		}
 		// It may have been saved nevertheless, but its id is not known to the client.
 		return errors.Join(err, ignoreNotFound(cr.opts.Store.DeleteContainer(context.WithoutCancel(ctx), s.project,
 			s.id)))
@@ -170,6 +187,10 @@ func (cr *creator) save(ctx context.Context, s *instance, pl *plan, caller berth
 // crash of the server loses no part of it. A container that has started needs no start record.
 func (cr *creator) saveNew(ctx context.Context, s *instance, pl *plan, key berth.KeyID) error {
 	var also []*store.Object
+	if id := pl.body.Berth.EndUser; id != "" {
+		// Without its parent, because the user was forgotten, the container is not created.
+		also = append(also, store.EndUserLink(id, string(s.id), pl.body.CreatedAt))
+	}
 	if pl.body.Berth.Starting {
 		start, err := cr.records.object(s, pl)
 		if err != nil {

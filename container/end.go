@@ -63,7 +63,7 @@ func (svc *Service) End(ctx context.Context) (ended int, err error) {
 // endOne ends a container that a former process left running.
 func (svc *Service) endOne(ctx context.Context, rec *store.Container) error {
 	s := svc.leases.newInstance(rec.Project, rec.Body)
-	if err := svc.index.register(s, math.MaxInt, -1); err != nil {
+	if err := svc.index.register(s, math.MaxInt, allowance{most: -1}); err != nil {
 		return err
 	}
 	svc.volumes.retain(s)

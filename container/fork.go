@@ -172,7 +172,7 @@ func (pn *planner) planFork(ctx context.Context, p berth.ProjectID, c *contentCo
 	if err != nil {
 		return nil, err
 	}
-	pl.body.Berth.ForkedFrom = c.from.id
+	pl.body.Berth.ForkedFrom, pl.body.Berth.EndUser = c.from.id, from.Berth.EndUser
 	if n := c.from.network.Load(); n != nil {
 		// The files may hold the placeholders, and the programs trust the authority.
 		pl.network = &network{access: n.present(), secrets: n.secrets}

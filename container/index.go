@@ -17,9 +17,15 @@ type index struct {
 	instances map[berth.ContainerID]*instance
 }
 
+// An allowance is how many instances may run.
+type allowance struct {
+	most    int            // of the project; negative means no limit
+	subject *berth.Subject // with the limit of its user; may be nil
+}
+
 // register adds a new instance. It returns an error for the client if the server has limit
-// instances already, or the project has most. A negative most means no limit.
-func (x *index) register(s *instance, limit, most int) error {
+// instances already, or the project or its end user has those of the allowance.
+func (x *index) register(s *instance, limit int, of allowance) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.work.stopped() {
@@ -30,23 +36,31 @@ func (x *index) register(s *instance, limit, most int) error {
 			"%d containers are running, the limit of this server. Delete one, or wait until one expires.",
 			len(x.instances))
 	}
-	if most >= 0 {
-		if n := x.countLocked(s.project); n >= most {
+	if most := of.most; most >= 0 {
+		if n := x.countLocked(s.project, ""); n >= most {
 			return &berth.Error{Code: berth.CodeRateLimited, Type: "requests", RetryAfter: 10 * time.Second,
 				Message: fmt.Sprintf(
 					"Rate limit reached for project %s on containers: Limit %d, Used %d, Requested 1. Delete one, or wait until one expires.",
 					s.project, most, n)}
 		}
 	}
+	if u := of.subject; u != nil && u.Limits.Containers != nil && *u.Limits.Containers >= 0 {
+		if n, most := x.countLocked(s.project, u.EndUser), *u.Limits.Containers; int64(n) >= most {
+			return &berth.Error{Code: berth.CodeRateLimited, Type: "requests", RetryAfter: 10 * time.Second,
+				Message: fmt.Sprintf("End user %s runs %d containers and the limit is %d. "+
+					"Delete one, or wait until one expires.", u.EndUser, n, most)}
+		}
+	}
 	x.instances[s.id] = s
 	return nil
 }
 
-// countLocked counts a project's instances that are alive or starting. x.mu is held.
-func (x *index) countLocked(p berth.ProjectID) int {
+// countLocked counts the instances of a project that are alive or starting: those of an end user, or all if that is
+// empty. x.mu is held.
+func (x *index) countLocked(p berth.ProjectID, of berth.EndUserID) int {
 	n := 0
 	for _, s := range x.instances {
-		if s.project == p && s.life.Err() == nil {
+		if s.project == p && (of == "" || s.body.Berth.EndUser == of) && s.life.Err() == nil {
 			n++
 		}
 	}

@@ -31,6 +31,10 @@ type Store interface {
 // Options are the parts and limits of a Service. Store, Driver, Template, OpenFile, Log
 // and Seal are required.
 type Options struct {
+	// Subjects returns a caller whose end user is known and has its limits, or an error for the client. Nil: callers
+	// have no end users.
+	Subjects func(ctx context.Context, caller berth.Caller) (berth.Caller, error)
+
 	Store  Store
 	Driver sandbox.Driver
 	Log    *slog.Logger

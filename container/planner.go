@@ -98,6 +98,7 @@ func (pn *planner) source(ctx context.Context, p berth.ProjectID, pl *plan, src 
 			}
 		}
 		c.Berth.FromSnapshot, c.Berth.Skills = src.SnapshotID, slices.Clone(from.Skills)
+		c.Berth.EndUser = from.Snapshot.EndUser
 	}
 	if pl.copies != nil {
 		ref, c.Berth.Skills = pl.copies.from.body.Berth.Template, pl.copies.from.listSkills()

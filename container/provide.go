@@ -41,6 +41,9 @@ type Provider struct {
 func (pr *Provider) Provide(ctx context.Context, caller berth.Caller, env berth.ShellToolEnvironment,
 	last berth.ContainerID) (berth.ContainerID, error) {
 	p := caller.Project
+	if err := pr.checkEndUser(ctx, caller, cmp.Or(env.ContainerID, last)); err != nil {
+		return "", err
+	}
 	if env.Type == berth.EnvironmentReference {
 		return env.ContainerID, pr.leases.reserve(ctx, p, env.ContainerID)
 	}
@@ -53,40 +56,30 @@ func (pr *Provider) Provide(ctx context.Context, caller berth.Caller, env berth.
 	if req.Skills, err = skillParams(env); err != nil {
 		return "", err
 	}
+	if last == "" && caller.Subject != nil && caller.Subject.Computer != "" {
+		return pr.provideComputer(ctx, caller, env, req)
+	}
 	if last != "" {
-		pl, err := pr.planner.plan(ctx, p, req)
+		reused, ended, err := pr.reuse(ctx, p, env, last, &req)
 		if err != nil {
 			return "", err
 		}
-		req.resolved = pl.skills
-		held := last
-		if err = pr.leases.reserve(ctx, p, last); err != nil {
-			held = ""
-		}
-		s := pr.index.lookup(p, last)
-		if err == nil && (s == nil || !s.accepts(env.NetworkPolicy)) {
-			last = "" // its network policy differs from the request's
-		}
-		if err == nil && last != "" {
-			err = pr.files.Add(ctx, p, last, env.FileIDs)
-		}
-		if err == nil && last != "" {
-			err = pr.addSkills(ctx, p, last, pl)
-		}
-		if err == nil && last != "" {
+		if reused {
 			return last, nil
 		}
-		pr.Release(p, held)
-		if s := pr.index.lookup(p, last); s != nil && s.life.Err() == nil {
-			return "", err
-		}
-		if last != "" {
+		if ended {
 			if req, err = pr.continued(ctx, p, req, last); err != nil {
 				return "", err
 			}
 		}
 	}
-	pl, err := pr.planner.plan(ctx, p, req)
+	return pr.provideNew(ctx, caller, env, req)
+}
+
+// provideNew creates a container, or reserves it for the first use if it has no settings.
+func (pr *Provider) provideNew(ctx context.Context, caller berth.Caller, env berth.ShellToolEnvironment,
+	req CreateRequest) (berth.ContainerID, error) {
+	pl, err := pr.planner.plan(ctx, caller.Project, req)
 	if err != nil {
 		return "", err
 	}
@@ -99,6 +92,34 @@ func (pr *Provider) Provide(ctx context.Context, caller berth.Caller, env berth.
 		return "", err
 	}
 	return pl.body.ID, nil
+}
+
+// reuse adds the files and skills of an environment to the last container, and reserves it. It does not if the
+// network policy of the container is another, nor if the container has ended.
+func (pr *Provider) reuse(ctx context.Context, p berth.ProjectID, env berth.ShellToolEnvironment,
+	last berth.ContainerID, req *CreateRequest) (reused, ended bool, err error) {
+	pl, err := pr.planner.plan(ctx, p, *req)
+	if err != nil {
+		return false, false, err
+	}
+	req.resolved = pl.skills
+	if err = pr.leases.reserve(ctx, p, last); err == nil {
+		if s := pr.index.lookup(p, last); s == nil || !s.accepts(env.NetworkPolicy) {
+			pr.Release(p, last)
+			return false, false, nil
+		}
+		if err = pr.files.Add(ctx, p, last, env.FileIDs); err == nil {
+			err = pr.addSkills(ctx, p, last, pl)
+		}
+		if err == nil {
+			return true, false, nil
+		}
+		pr.Release(p, last)
+	}
+	if s := pr.index.lookup(p, last); s != nil && s.life.Err() == nil {
+		return false, false, err
+	}
+	return false, true, nil
 }
 
 // continued returns the request for a container that replaces one that has ended. If the old

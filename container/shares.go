@@ -10,7 +10,7 @@ import (
 func (svc *Service) Running(p berth.ProjectID) int {
 	svc.index.mu.Lock()
 	defer svc.index.mu.Unlock()
-	return svc.index.countLocked(p)
+	return svc.index.countLocked(p, "")
 }
 
 // share reports a registered instance to Options.Shares, and its end.

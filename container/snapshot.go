@@ -55,7 +55,7 @@ func (sn *Snapshots) make(ctx context.Context, s *instance, to *berth.Snapshot) 
 		return nil, err
 	}
 	defer sn.slots.release()
-	to.ContainerID, to.Template = s.id, s.body.Berth.Template
+	to.ContainerID, to.Template, to.EndUser = s.id, s.body.Berth.Template, s.body.Berth.EndUser
 	t, err := sn.opts.Template(to.Template)
 	if err != nil {
 		return nil, asUnavailable(err, "The template that the container started from is gone.")

@@ -82,7 +82,7 @@ func (b *browser) checkLayout(s *server, data string, pages []consolePage) {
 // lists are the pages that any project has.
 func lists() (pages []consolePage) {
 	for _, path := range []string{"", "responses", "responses?status=waiting", "responses?search=zzz", "containers", "new", "connect",
-		"traces", "storage", "snapshots", "webhooks", "usage", "audit?action=none", "responses/resp_none"} {
+		"traces", "end-users", "storage", "snapshots", "webhooks", "usage", "audit?action=none", "responses/resp_none"} {
 		pages = append(pages, consolePage{path, path, ""})
 	}
 	for _, path := range nounLists {
@@ -125,7 +125,8 @@ func TestConsoleLayout(t *testing.T) {
 		consolePage{"", "containers/" + named.ID + "/snapshots", ""},
 		consolePage{"", "containers/" + named.ID + "/network", ""},
 		consolePage{"", "responses/" + asks.ID, ""}, consolePage{"", "responses?open=" + asks.ID, ""},
-		consolePage{"", "traces/trace_long", ""})
+		consolePage{"", "traces/trace_long", ""},
+		consolePage{"", "end-users/" + s.endUser((long + " " + attack)[:500]), ""})
 	hostile = append(hostile, s.nouns(long[:100]+" "+attack[:100])...)
 	b.checkLayout(s, "hostile", hostile)
 	b.open(s.url + "/console/webhooks")

@@ -178,6 +178,7 @@ func TestConsoleViewer(t *testing.T) {
 		"id": "trace_1", "workflow_name": "Harbour", "group_id": nil, "metadata": nil}}}, nil); err != nil {
 		t.Fatal(err)
 	}
+	s.endUser("Harbour")
 	asks := s.asking(fence("touch asked"))
 	s.waitUntil("it asks", func() bool { return strings.Contains(owner.page("/console/"), "data-approval") })
 
@@ -235,7 +236,7 @@ func (s *server) objects() string {
 	s.t.Helper()
 	var all []string
 	for _, path := range []string{"responses", "containers", "files", "snapshots", "prompts", "skills", "vector_stores", "batches",
-		"volumes", "webhook_endpoints", "traces", "organization/projects"} {
+		"volumes", "webhook_endpoints", "traces", "end_users", "organization/projects"} {
 		var found struct{ Data []noun }
 		if err := s.client().Get(s.t.Context(), path+"?limit=100", nil, &found); err != nil && !strings.Contains(err.Error(), "403") {
 			s.t.Fatal(err)

@@ -73,6 +73,7 @@ func tour(s *server, b *browser) []consolePage {
 		{"response-first", "responses/" + first.ID, ""}, {"approval", "responses/" + asks.ID, ""},
 		{"branches", "responses/" + last + "/branches", ""}, {"new", "new", ""}, {"connect", "connect", ""},
 		{"drawer", "responses?open=" + last, ""}, {"usage", "usage", ""}, {"traces", "traces", ""}, {"trace", "traces/trace_1", ""},
+		{"end-users", "end-users", ""}, {"end-user", "end-users/" + s.endUser("Harbour"), ""},
 		{"storage", "storage", ""}, {"webhooks", "webhooks", ""}, {"webhook", strings.TrimPrefix(webhook, "/console/"),
 			""}, {"audit", "audit", ""},
 		{"unknown", "unknown", ""},

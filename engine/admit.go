@@ -34,6 +34,9 @@ func (a *admission) prepareRun(ctx context.Context, chosen []Option) (*run, erro
 	if err := r.route(e.Models, req.Model); err != nil {
 		return nil, err
 	}
+	if err := a.checkEndUser(ctx); err != nil {
+		return nil, err
+	}
 	if err := a.readTranscript(ctx); err != nil {
 		return nil, err
 	}
@@ -58,6 +61,7 @@ func (a *admission) prepareRun(ctx context.Context, chosen []Option) (*run, erro
 	}
 	addTraceID(ctx, body)
 	a.addAnswers(body)
+	a.setEndUser(body)
 	stored := *req
 	stored.Input = nil
 	stored.Tools = a.storedTools()

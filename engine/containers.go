@@ -61,7 +61,8 @@ func (r *run) reserveContainer(ctx context.Context) error {
 			return nil
 		}
 	}
-	caller := berth.Caller{Project: rec.Project, Key: rec.Key, RequestID: rec.RequestID, Response: rec.Body.ID}
+	caller := callerOf(rec)
+	caller.Response = rec.Body.ID
 	if err := e.Containers.Reserve(ctx, caller, rec.Container); err != nil {
 		return err
 	}

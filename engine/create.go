@@ -48,6 +48,11 @@ func (e *Engine) create(ctx context.Context, caller berth.Caller, req *berth.Res
 			return nil, err
 		}
 	}
+	if e.EndUsers != nil {
+		if caller, err = e.EndUsers.FromRequest(ctx, caller, req); err != nil {
+			return nil, err
+		}
+	}
 	booked, err := e.book(ctx, caller, req)
 	if err != nil {
 		return nil, err
@@ -90,12 +95,16 @@ func (e *Engine) create(ctx context.Context, caller berth.Caller, req *berth.Res
 	if r.options.prepared {
 		first = append(first, r.final(*body, berth.StatusCompleted, ""))
 	}
+	also := r.transcript.Chain.Hold(r.record)
+	if caller.Subject != nil && req.Stored() { // else it is deleted when it ends
+		also = append(also, store.EndUserLink(caller.Subject.EndUser, string(r.id()), body.CreatedAt))
+	}
 	release, err := e.live.claim(ctx, r.id()) // so that no sweep resumes it before it starts
 	if err != nil {
 		return nil, err
 	}
 	defer release()
-	r.writer, err = e.Journal.Create(ctx, r.record, e.lease(), first, r.transcript.Chain.Hold(r.record)...)
+	r.writer, err = e.Journal.Create(ctx, r.record, e.lease(), first, also...)
 	if err != nil {
 		return nil, e.createError(ctx, r, err)
 	}

@@ -84,9 +84,10 @@ type Options struct {
 	Containers Containers
 	Tools      *tool.Registry
 	Files      Files
-	Fetcher    Fetcher // of file_url; nil refuses file_url
-	Owner      string  // this server's name on leases, which must survive a restart
-	Quota      Quota   // default no limit
+	Fetcher    Fetcher  // of file_url; nil refuses file_url
+	Owner      string   // this server's name on leases, which must survive a restart
+	Quota      Quota    // default no limit
+	EndUsers   EndUsers // default: callers have no end users
 	Retry      Retry
 	Limits     Limits
 	Answered   Answered     // default nil

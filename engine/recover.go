@@ -102,7 +102,7 @@ func (r *run) bind(ctx context.Context) error {
 		return err
 	}
 	r.transcript = e.transcripts.Restore(rec, chain)
-	bound := r.toolContext(berth.Caller{Project: rec.Project, Key: rec.Key, RequestID: rec.RequestID},
+	bound := r.toolContext(callerOf(rec),
 		rec.Request.Include)
 	if err := r.outlook.bind(e.Tools, bound, rec.Body, slices.Concat(r.transcript.Items(),
 		rec.Body.Output)); err != nil {

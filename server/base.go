@@ -12,6 +12,7 @@ import (
 	"github.com/berth-run/berth/cluster"
 	"github.com/berth-run/berth/diskspace"
 	"github.com/berth-run/berth/egress/proxy"
+	"github.com/berth-run/berth/enduser"
 	"github.com/berth-run/berth/internal/seal"
 	"github.com/berth-run/berth/people"
 	"github.com/berth-run/berth/people/oidc"
@@ -39,7 +40,8 @@ type base struct {
 	db      store.Store    // disk, and responses that are not to be stored
 	audit   *audit.Log
 	quota   *project.Quota
-	callers store.Keys      // of db, and the tokens of people
+	callers store.Keys // of db, and the tokens of people
+	users   *enduser.Service
 	people  *people.Service // who have signed in
 	door    *oidc.Door      // where people sign in; nil if they do not
 	tracer  trace.Tracer    // nil if traces are not exported
@@ -109,6 +111,7 @@ func (s *Server) openBase(ctx context.Context, o Options) (*base, error) {
 	if b.tracer, err = s.startTracing(ctx, b); err != nil {
 		return nil, err
 	}
+	b.users = newEndUsers(b)
 	b.quota = newQuota(b.db, b.State, o.Config)
 	if err := s.shareLimits(ctx, b); err != nil {
 		return nil, err

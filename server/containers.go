@@ -109,7 +109,8 @@ func containerOptions(b *base, data *blobs, c *containers) (container.Options, e
 		}
 		return value, err
 	}
-	return container.Options{Server: b.cluster.Self(), Shares: shares, Store: b.db, Driver: c.driver,
+	return container.Options{Subjects: b.users.Ensure,
+		Server: b.cluster.Self(), Shares: shares, Store: b.db, Driver: c.driver,
 		OpenFile: data.files.Open, Log: b.Log,
 		Network: network, Seal: b.keys, Audit: b.audit, Volumes: volumes, Snapshots: data.snapshots,
 		Skills:   data.skills,

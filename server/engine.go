@@ -56,6 +56,7 @@ func (s *Server) startEngine(ctx context.Context, b *base, to *upstreams, data *
 	r.journal.AtEnd(r.status.atEnd)
 	r.webhooks = webhook.New(b.db, b.proxies, b.Log)
 	r.journal.AtEnd(r.webhooks.AtEnd)
+	r.journal.AtEnd(b.users.AtEnd)
 	s.later(b.startOnce("webhooks", r.webhooks.Run))
 	opts, err := engineOptions(b.Config, b.proxies)
 	if err != nil {
@@ -70,6 +71,7 @@ func (s *Server) startEngine(ctx context.Context, b *base, to *upstreams, data *
 	}
 	opts.Owner, opts.Seal, opts.Quota, opts.Log = b.node, b.keys, b.quota, b.Log
 	opts.Answered = recordAnswers(b.audit)
+	opts.EndUsers = b.users
 	opts.Room = func() error { return b.space.Admit() }
 	opts.Observer, opts.Tracer = metrics.Engine{Metrics: s.metrics}, b.tracer
 	if opts.Placement = b.cluster; !b.cluster.Alone() {

@@ -138,6 +138,8 @@ func (s *Server) newHandler(ctx context.Context, b *base, data *blobs, c *contai
 	if err != nil {
 		return nil, err
 	}
+	setRemovers(b, data, r, remover{c.service, r.engine, b.cluster})
+	s.later(continueDeletions(b))
 	sessions := session.New(session.Options{Containers: c.service, Log: b.Log, Snapshots: true})
 	s.later(func(context.Context) error { sessions.Close(); return nil })
 	return api.New(api.Options{
@@ -156,7 +158,7 @@ func (s *Server) newHandler(ctx context.Context, b *base, data *blobs, c *contai
 			Memory: exchange.Memory{Readers: r.memory.readers, Bodies: r.memory.bodies, Decoding: r.memory.decoding}},
 		Rooms: api.Rooms{Responses: responses.New(b.db), Conversations: conversations.New(r.engine, b.db),
 			Prompts: prompts.New(b.db), Completions: completions.New(b.db), Traces: traces.New(b.db),
-			Usage: usage.New(b.db),
+			Usage: usage.New(b.db), EndUsers: b.users,
 			Threads: threads.New(threads.Options{Objects: b.db, Responses: b.db, Engine: r.engine, Journal: r.journal,
 				Files: data.files, ContainerFiles: c.service.Files(), VectorStores: data.vectors, Log: b.Log})},
 		Engine: r.engine, Journal: r.journal, Webhooks: r.webhooks, Containers: c.service, Templates: c.templates,

@@ -13,7 +13,7 @@ import (
 
 // sweptKinds are the kinds of objects that are deleted here after their expiry. The services of
 // other kinds expire their own objects.
-var sweptKinds = []store.Kind{idempotency.Kind, store.KindTrace}
+var sweptKinds = []store.Kind{idempotency.Kind, store.KindTrace, store.KindEndUserUsage}
 
 const (
 	sweepInterval = time.Minute

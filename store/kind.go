@@ -56,6 +56,10 @@ const (
 	KindSSHKey            Kind = "ssh_key"       // a public key of a project
 	KindSSHKeyIndex       Kind = "ssh_key.index" // where a public key is, by its hash
 	KindSSHHostKey        Kind = "ssh_host_key"
+	KindEndUser           Kind = "end_user"
+	KindEndUserSettings   Kind = "end_user.settings" // of a project
+	KindEndUserLink       Kind = "end_user.link"     // an object that belongs to an end user
+	KindEndUserUsage      Kind = "end_user.usage"    // of a response
 )
 
 // OfContainer is a container as the parent of an object.
@@ -109,6 +113,10 @@ var Kinds = map[Kind][]Kind{
 	KindBlobs:             nil,
 	KindTrace:             nil,
 	KindTraceSpan:         {KindTrace},
+	KindEndUser:           nil,
+	KindEndUserSettings:   nil,
+	KindEndUserLink:       {KindEndUser},
+	KindEndUserUsage:      {KindEndUser},
 	KindPerson:            nil,
 	KindPersonToken:       nil,
 	KindPersonLogin:       nil,

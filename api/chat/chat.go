@@ -19,6 +19,7 @@ import (
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/exchange"
 	"github.com/berth-run/berth/completions"
+	"github.com/berth-run/berth/enduser"
 	"github.com/berth-run/berth/engine"
 	"github.com/berth-run/berth/journal"
 )
@@ -28,6 +29,7 @@ type Options struct {
 	Engine      *engine.Engine
 	Journal     *journal.Journal // the engine's journal
 	Completions *completions.Store
+	EndUsers    *enduser.Service
 	Version     string // the server's version, for system_fingerprint
 }
 
@@ -46,6 +48,7 @@ const prefixCompletion = "chatcmpl-"
 // An answer is a completion in progress.
 type answer struct {
 	request *completionRequest
+	caller  berth.Caller
 	head    completion // without choices and usage
 	choices []*completionChoice
 }
@@ -79,7 +82,7 @@ func (d *Door) Create(x *exchange.Exchange, r *http.Request, c berth.Caller) err
 		return a.fail(x.Header(), failure)
 	}
 	a.settle()
-	if err := d.save(ctx, c.Project, a, x.Header().Get("x-request-id")); err != nil {
+	if err := d.save(ctx, a, x.Header().Get("x-request-id")); err != nil {
 		return err
 	}
 	return x.JSON(http.StatusOK, a.whole())
@@ -91,7 +94,15 @@ func (d *Door) start(ctx context.Context, c berth.Caller, req *completionRequest
 	if err != nil {
 		return nil, err
 	}
-	a := &answer{request: req, head: completion{ID: berth.NewID(prefixCompletion), Object: "chat.completion",
+	if response.Metadata == nil {
+		response.Metadata = req.Metadata
+	}
+	if d.EndUsers != nil {
+		if c, err = d.EndUsers.FromRequest(ctx, c, response); err != nil {
+			return nil, err
+		}
+	}
+	a := &answer{request: req, caller: c, head: completion{ID: berth.NewID(prefixCompletion), Object: "chat.completion",
 		Created: time.Now().Unix(), Model: req.Model, ServiceTier: "default",
 		SystemFingerprint: d.systemFingerprint(req.Model), Metadata: req.Metadata}}
 	n := 1

@@ -42,7 +42,7 @@ type storedMessage struct {
 }
 
 // save stores a completion that has ended, if the request has store: true.
-func (d *Door) save(ctx context.Context, p berth.ProjectID, a *answer, requestID string) error {
+func (d *Door) save(ctx context.Context, a *answer, requestID string) error {
 	if !a.request.Store {
 		return nil
 	}
@@ -69,7 +69,19 @@ func (d *Door) save(ctx context.Context, p berth.ProjectID, a *answer, requestID
 		}
 		messages = append(messages, completions.Document{ID: m.ID, Body: body})
 	}
-	return d.Completions.Create(ctx, p, saved.Created, completions.Document{ID: saved.ID, Body: body}, messages)
+	p := a.caller.Project
+	if err := d.Completions.Create(ctx, p, saved.Created, completions.Document{ID: saved.ID, Body: body},
+		messages); err != nil {
+		return err
+	}
+	if a.caller.Subject == nil {
+		return nil
+	}
+	if err := d.EndUsers.Own(ctx, a.caller, saved.ID); err != nil {
+		_ = d.Completions.Delete(context.WithoutCancel(ctx), p, saved.ID) // nobody could delete it with its user
+		return err
+	}
+	return nil
 }
 
 func newStoredMessage(id string, m *completionMessage) storedMessage {

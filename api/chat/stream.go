@@ -49,7 +49,7 @@ func (d *Door) send(r *http.Request, c berth.Caller, a *answer, out *chunkWriter
 		if slices.ContainsFunc(chunks, func(c chunkChoice) bool { return c.FinishReason != nil }) {
 			if unfinished--; unfinished == 0 { // save, then send
 				a.settle()
-				err = d.save(r.Context(), c.Project, a, out.requestID)
+				err = d.save(r.Context(), a, out.requestID)
 			}
 		}
 		if err != nil {

@@ -24,9 +24,11 @@ func (s *Server) Identify(r *http.Request, needed berth.Permission, pattern stri
 	rt := On(pattern, nil)
 	rt.Permission = needed
 	if f, ok := r.Context().Value(forwardedKey{}).(arrival); ok && f.caller != nil {
-		return s.recheck(r.Context(), *f.caller, &rt)
+		c, err := s.recheck(r.Context(), *f.caller, &rt)
+		return s.withSubject(r, c, err)
 	}
-	return s.identifyFor(r, &rt)
+	c, err := s.identifyFor(r, &rt)
+	return s.withSubject(r, c, err)
 }
 
 // Access returns why the caller of a request may not use a route, or nil. It identifies the caller once.
@@ -90,9 +92,19 @@ func permit(c berth.Caller, rt *Route) error {
 // identify returns the caller of an exchange.
 func (s *Server) identify(x *Exchange, r *http.Request, rt *Route) (berth.Caller, error) {
 	if !x.known {
-		return s.identifyFor(r, rt)
+		c, err := s.identifyFor(r, rt)
+		return s.withSubject(r, c, err)
 	}
-	return s.recheck(r.Context(), x.caller, rt)
+	c, err := s.recheck(r.Context(), x.caller, rt)
+	return s.withSubject(r, c, err)
+}
+
+// withSubject adds the end user that the headers of a request name to its caller, unless err says that there is none.
+func (s *Server) withSubject(r *http.Request, c berth.Caller, err error) (berth.Caller, error) {
+	if err != nil || s.EndUsers == nil || c.Admin() {
+		return c, err
+	}
+	return s.EndUsers.FromHeader(r.Context(), c, r.Header.Get)
 }
 
 // current returns a caller with what its key may do now. It refuses one whose key was deleted or has expired.
@@ -294,6 +306,14 @@ func (o *openness) is(ctx context.Context) (bool, error) {
 	}
 	o.closed, o.until = len(keys) > 0, time.Now().Add(openFor)
 	return !o.closed, nil
+}
+
+// EndUsers knows the end users for whom clients send requests; *enduser.Service is one.
+type EndUsers interface {
+	// FromHeader adds to a caller the end user that the headers of its request name, if the caller's project has end
+	// users turned on.
+	FromHeader(ctx context.Context, c berth.Caller, header func(name string) string) (berth.Caller,
+		error)
 }
 
 // Keys are the keys of the API; store.Keys has them.

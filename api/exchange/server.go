@@ -33,6 +33,7 @@ type Options struct {
 	Keys     Keys
 	Closed   bool // requests always need a key: the store had keys at the start
 	Quota    *project.Quota
+	EndUsers EndUsers             // nil: requests name no end users
 	Space    Space                // nil means that disk space is not checked
 	Repeats  *idempotency.Records // what requests with an Idempotency-Key have led to
 	Observer Observer             // may be nil

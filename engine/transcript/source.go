@@ -76,7 +76,7 @@ func (s previousResponse) read(ctx context.Context, svc *Service, p berth.Projec
 	c.age = age
 	rec, err := svc.Responses.GetResponse(ctx, p, id)
 	if errors.Is(err, store.ErrNotFound) || err == nil && !rec.Body.Store {
-		return c, previousNotFound(id)
+		return c, PreviousNotFound(id)
 	}
 	if err != nil {
 		return c, err
@@ -92,7 +92,7 @@ func (s previousResponse) read(ctx context.Context, svc *Service, p berth.Projec
 	c.Origin = OriginOf(rec.Body)
 	links, err := svc.Responses.Chain(ctx, p, id)
 	if errors.Is(err, store.ErrNotFound) {
-		return c, previousNotFound(id)
+		return c, PreviousNotFound(id)
 	}
 	if err != nil {
 		return c, err
@@ -137,7 +137,8 @@ func OriginOf(body *berth.Response) model.Origin {
 	return model.Origin{Upstream: last.Upstream, Model: last.Model}
 }
 
-func previousNotFound(id berth.ResponseID) error {
+// PreviousNotFound returns the error for the client for a previous response that does not exist.
+func PreviousNotFound(id berth.ResponseID) error {
 	return &berth.Error{Code: berth.CodeInvalid, Param: "previous_response_id", Wire: "previous_response_not_found",
 		Message: fmt.Sprintf("Previous response with id '%s' not found.", id)}
 }

@@ -76,6 +76,7 @@ var Imports = map[string][]string{
 	"journal":            {"", "internal/ration", "store"},
 	"diskspace":          {"", "store"},
 	"people":             {"", "audit", "store"},
+	"enduser":            {"", "audit", "internal/clock", "internal/rule", "store"},
 	"people/oidc":        {"internal/backoff", "people"},
 	"project":            {"", "audit", "internal/backoff", "store"},
 	"webhook":            {"", "egress", "store", "internal/backoff", "egress/proxy"},
@@ -152,12 +153,11 @@ var Imports = map[string][]string{
 	"threads":           {"", "engine", "files", "internal/rule", "journal", "model", "store", "vectorstore"},
 	"api": {"", "api/assistants", "api/chat", "api/e2b", "api/envd", "api/exchange", "api/mcp", "api/messages",
 		"api/openterminal", "api/preview", "api/request", "api/signin", "api/socket", "audit", "batch", "bundle",
-		"completions", "container",
-		"container/command", "container/process", "container/session", "container/snapshot", "container/volume",
-		"conversations", "diskspace", "docs", "engine", "files", "files/uploads", "guest",
-		"internal/conns", "internal/jsonscan", "internal/nofile", "internal/rule", "journal", "model",
-		"model/embedding", "project", "prompts", "responses", "site", "skills",
-		"ssh", "sshkeys", "threads", "traces", "usage", "vectorstore", "webhook"},
+		"completions", "container", "container/command", "container/process", "container/session",
+		"container/snapshot", "container/volume", "conversations", "diskspace", "docs", "enduser", "engine", "files",
+		"files/uploads", "guest", "internal/conns", "internal/jsonscan", "internal/nofile", "internal/rule", "journal",
+		"model", "model/embedding", "project", "prompts", "responses", "site", "skills", "ssh",
+		"sshkeys", "threads", "traces", "usage", "vectorstore", "webhook"},
 	"ssh":          {"", "audit", "guest", "internal/clock", "internal/nofile", "sshkeys", "store"},
 	"site":         {"", "console/assets", "site/manual"},
 	"site/manual":  {},
@@ -177,8 +177,8 @@ var Imports = map[string][]string{
 		"idempotency", "internal/ration", "internal/rule", "internal/sse", "journal", "project"},
 	"api/signin":  {"", "api/exchange", "people"},
 	"api/request": {"", "internal/rule", "tool"},
-	"api/chat": {"", "api/exchange", "api/request", "completions", "engine", "internal/rule", "journal", "tool",
-		"tool/shell"},
+	"api/chat": {"", "api/exchange", "api/request", "completions", "enduser", "engine", "internal/rule", "journal",
+		"tool", "tool/shell"},
 	"api/socket": {"", "api/exchange", "api/request", "engine", "internal/jsonscan", "internal/ration",
 		"internal/rule", "journal"},
 	"api/assistants": {"", "api/exchange", "internal/rule", "threads", "vectorstore"},
@@ -326,7 +326,7 @@ func checkDoors(imports map[string][]string) (broken []string) {
 // Clocked lists the packages that have a clock (internal/clock). They read the time and wait by it alone, because with
 // two clocks their tests would depend on the speed of the machine.
 var Clocked = []string{"audit", "container", "container/build", "container/deadline", "container/process",
-	"container/session", "container/snapshot", "container/volume"}
+	"container/session", "container/snapshot", "container/volume", "enduser"}
 
 // timed lists what a package with a clock must not use: these read the time of the system, or wait by it.
 var timed = map[string][]string{

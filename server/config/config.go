@@ -67,6 +67,7 @@ type Config struct {
 	E2B        E2B             `yaml:"e2b"`
 	Terminal   OpenTerminal    `yaml:"open_terminal"`
 	SSH        SSH             `yaml:"ssh"`
+	EndUsers   EndUsers        `yaml:"end_users"`
 	Pulls      Pulls           `yaml:"images"`
 	Console    bool            `yaml:"console"` // serve the web console at /console/. Default: true
 	SignIn     SignIn          `yaml:"sign_in"`

@@ -97,6 +97,9 @@ func Default() *Config {
 		Console:   true,
 		SignIn: SignIn{Scopes: []string{"openid", "profile", "email"}, GroupsClaim: "groups",
 			Session: 12 * time.Hour},
+		EndUsers: EndUsers{
+			User: []string{"header:X-OpenWebUI-User-Id", "header:X-User-Id", "safety_identifier", "user"},
+			Chat: []string{"header:X-OpenWebUI-Chat-Id"}, Computer: "none"},
 		Store:   Store{Synchronous: "normal"},
 		Cluster: Cluster{Lease: 15 * time.Second, Absence: 5 * time.Minute},
 		Vectors: VectorStores{Memory: 512 << 20, MaxText: 32 << 20},

@@ -73,6 +73,9 @@ var keyRules = map[string]keyRule{
 	"e2b.image_size":       atLeast(1<<20, "1m or more"),
 	"e2b.build_time":       atLeast(second, "1s or more"),
 	"open_terminal.idle":   atLeast(minute, "0s, or 1m or more").zero(),
+	"end_users.computer":   oneOf("none", "chat", "user"),
+	"end_users.idle":       atLeast(minute, "0s, or 1m or more").zero(),
+	"end_users.containers": zeroOrMore,
 	"open_terminal.memory": oneOf("", "1g", "4g", "16g", "64g"),
 
 	"shell.default_environment": oneOf(string(berth.DefaultContainer), string(berth.DefaultLocal)),
