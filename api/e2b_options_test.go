@@ -87,7 +87,7 @@ func TestSandboxPrivateInsecure(t *testing.T) {
 	status, text := h.sandboxCall("POST", "/sandboxes",
 		`{"templateID":"base","secure":false,"network":{"allowPublicTraffic":false}}`,
 		map[string]string{"X-API-Key": "sk-mine"})
-	if status != http.StatusBadRequest || !strings.Contains(text, "'secure'") {
+	if status != http.StatusBadRequest || !strings.Contains(text, "without public access unless you enable secure envd access via 'secure' flag") {
 		t.Errorf("got %d %s", status, text)
 	}
 	h.newSandbox("sk-mine", `{"templateID":"base","secure":false}`)

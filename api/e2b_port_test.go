@@ -117,7 +117,7 @@ func TestSandboxPorts(t *testing.T) {
 		t.Errorf("a redirect with a secret: got %d %s", resp.StatusCode, text)
 	}
 	// envd has a host too, and its own paths and token.
-	for path, want := range map[string]int{"/health": 204, "/files?path=/etc/hostname": 401, "/init": 401} {
+	for path, want := range map[string]int{"/health": 204, "/files?path=/etc/hostname": 401, "/init": 404} {
 		if resp, text := visitHost(t, "GET", h.url, "49983-"+s.ID+"."+s.Domain, path); resp.StatusCode != want {
 			t.Errorf("envd's %s: got %d %s, want %d", path, resp.StatusCode, text, want)
 		}
@@ -207,7 +207,8 @@ func TestSandboxPortPages(t *testing.T) {
 			t.Errorf("%s: got %d %v %s", host, resp.StatusCode, resp.Header, text)
 		}
 		if resp, text := visitHost(t, "GET", h.url, host+".sandboxes.example", "/", "Accept",
-			"*/*"); resp.StatusCode != want.status || !strings.HasPrefix(text, "{") {
+			"*/*"); resp.StatusCode != want.status || !strings.HasPrefix(text, "{") ||
+			resp.Header.Get("Content-Type") != "application/json; charset=utf-8" {
 			t.Errorf("%s: a program got %d %s", host, resp.StatusCode, text)
 		}
 	}

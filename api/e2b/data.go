@@ -139,6 +139,10 @@ func (d *dataPlane) visit(x *exchange.Exchange, r *http.Request, to address) (v 
 	switch to.port {
 	case envdPort:
 		serve, v.Traits = d.serveEnvd, envd.Limits(r.Method, envdPath(r))
+		if envdPath(r) == initPath {
+			return v, &refusal{http.StatusNotFound, failure{http.StatusNotFound,
+				"/" + initPath + " is reserved for the E2B control plane. This server does not serve it."}}
+		}
 		if v.Caller.Key, err = d.authorize(r, s.Project, id); err == nil {
 			err = checkEnvdPath(r)
 		} else {
@@ -252,6 +256,9 @@ func envdPath(r *http.Request) string { return strings.TrimPrefix(r.URL.Path, "/
 
 // healthPath is the path of checks of health, which need no token.
 const healthPath = "health"
+
+// initPath is the path by which E2B's control plane sets up envd. Nobody has it, whatever their token.
+const initPath = "init"
 
 // locate returns the container of the sandbox that a request names or was signed for.
 func (d *dataPlane) locate(r *http.Request, name string) (berth.ContainerID, deadline.Sandbox, error) {

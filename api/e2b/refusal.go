@@ -1,6 +1,7 @@
 package e2b
 
 import (
+	"encoding/json"
 	htmltemplate "html/template"
 	"net/http"
 
@@ -23,14 +24,17 @@ func (e *refusal) Error() string { return http.StatusText(e.status) }
 // write writes the answer: a page for a browser that visits an address, and else JSON.
 func (e *refusal) write(x *exchange.Exchange, r *http.Request) {
 	x.Header().Add("Vary", "Accept")
+	h := x.Header()
+	h.Set("X-Content-Type-Options", "nosniff")
 	if !preview.Visits(r) {
-		_ = x.JSON(e.status, e.body)
+		h.Set("Content-Type", "application/json; charset=utf-8") // as E2B's proxy
+		x.WriteHeader(e.status)
+		raw, _ := json.Marshal(e.body) // strings and numbers
+		_, _ = x.Write(raw)            // the client is gone
 		return
 	}
-	h := x.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Set("Cache-Control", "no-store")
-	h.Set("X-Content-Type-Options", "nosniff")
 	h.Add("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'")
 	x.WriteHeader(e.status)
 	_ = refusalPage.Execute(x, struct {

@@ -180,7 +180,8 @@ func (h *sandboxes) createFor(x *exchange.Exchange, r *http.Request, c berth.Cal
 		return err
 	}
 	if body.Secure != nil && !*body.Secure && body.Network.ports().Private {
-		return berth.Invalid("secure", "'secure' is false, and 'network.allowPublicTraffic' too. Omit one.")
+		return berth.Invalid("secure",
+			"You cannot create a sandbox without public access unless you enable secure envd access via 'secure' flag.")
 	}
 	outward := deadline.Outward{Internet: body.Internet, AllowOut: body.Network.AllowOut, DenyOut: body.Network.DenyOut,
 		Rules: body.Network.Rules, Proxy: body.Network.Proxy}
