@@ -2,7 +2,9 @@ package console
 
 import (
 	"cmp"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/berth-run/berth"
@@ -22,7 +24,15 @@ func (batchesPage) Endpoints() []string { return batchEndpoints }
 
 // show serves GET /console/batches.
 func (p *batchesPage) show(v *visit) error {
-	if err := p.read(v, "/v1/batches", mostRows); err != nil {
+	text := textIn(func(b berth.Batch) []string {
+		model := ""
+		if b.Model != nil {
+			model = *b.Model
+		}
+		return append(slices.Collect(maps.Values(b.Metadata)), string(b.ID), string(b.Endpoint), model,
+			string(b.Status))
+	})
+	if err := p.find(v, "/v1/batches", text); err != nil {
 		return err
 	}
 	if id := v.r.URL.Query().Get("file"); id != "" {

@@ -72,6 +72,7 @@ type chainsPage struct {
 	Model  string // the filter; "" shows all
 	Search string // the filter; "" shows all
 	Range  string // the filter: the name of a span; "" shows all
+	Tag    string // the filter: NAME:VALUE of the metadata; "" shows all
 	Open   berth.ResponseID
 	Run    *responsePage // the open one, beside the list
 	Title  string        // of Run
@@ -109,7 +110,7 @@ func (p chainsPage) path(name, value string) string {
 func (p chainsPage) query() url.Values {
 	query := url.Values{}
 	for name, value := range map[string]string{"status": p.Status, "model": p.Model, "search": p.Search,
-		"range": p.Range} {
+		"range": p.Range, "tag": p.Tag} {
 		if value != "" {
 			query.Set(name, value)
 		}
@@ -139,6 +140,9 @@ func (p chainsPage) Ranges() []chip {
 
 // Filtered reports whether a filter is set.
 func (p chainsPage) Filtered() bool { return len(p.query()) > 0 }
+
+// Untagged returns the path of the list with all tags.
+func (p chainsPage) Untagged() string { return p.path("tag", "") }
 
 // List returns the path of the list, without an open run.
 func (p chainsPage) List() string { return p.path("", "") }
@@ -221,9 +225,9 @@ func (p *chainsPage) read(v *visit, titles map[berth.ResponseID]string) error {
 	asked := v.r.URL.Query()
 	field := func(name string) string { return strings.TrimSpace(asked.Get(name)) }
 	*p = chainsPage{Status: field("status"), Model: field("model"), Search: field("search"), Range: field("range"),
-		Open: berth.ResponseID(field("open"))}
+		Tag: field("tag"), Open: berth.ResponseID(field("open"))}
 	query := p.query()
-	if asked.Get("after") == "" && p.Search == "" {
+	if asked.Get("after") == "" && p.Search == "" && p.Tag == "" {
 		p.Events = "/console/responses/events?" + query.Encode()
 	}
 	read := url.Values{"limit": {chainsRead}, "order": {"desc"}}
@@ -241,12 +245,12 @@ func (p *chainsPage) read(v *visit, titles map[berth.ResponseID]string) error {
 	var found list[*summary]
 	if p.Status == "waiting" { // they are among the latest responses
 		for _, s := range waiting {
-			if p.Model == "" || s.Model == p.Model {
+			if (p.Model == "" || s.Model == p.Model) && tagged(s, p.Tag) {
 				found.Data = append(found.Data, s)
 			}
 		}
 	} else {
-		all, err := readSummaries(v, read, p.Search != "")
+		all, err := readSummaries(v, read, p.Search != "", p.Tag)
 		if err != nil {
 			return err
 		}
@@ -291,12 +295,22 @@ func addChainTitles(v *visit, chains []chain, titles map[berth.ResponseID]string
 	return nil
 }
 
-// readSummaries reads a page of the list. A search reads further pages until it has found some
+// tagged reports whether the metadata of a response have a tag, NAME:VALUE; "" is any.
+func tagged(s *summary, tag string) bool {
+	for name, value := range s.Metadata {
+		if name+":"+value == tag {
+			return true
+		}
+	}
+	return tag == ""
+}
+
+// readSummaries reads a page of the list. A search for words or for a tag reads further pages until it has found some
 // responses, or has read searchPages.
-func readSummaries(v *visit, query url.Values, search bool) (*list[*summary], error) {
+func readSummaries(v *visit, query url.Values, search bool, tag string) (*list[*summary], error) {
 	var all list[*summary]
 	pages := 1
-	if search {
+	if search || tag != "" {
 		pages = searchPages
 		query.Set("limit", "100")
 	}
@@ -305,7 +319,12 @@ func readSummaries(v *visit, query url.Values, search bool) (*list[*summary], er
 		if err := v.get("/v1/responses?"+query.Encode(), &found); err != nil {
 			return nil, err
 		}
-		all.Data, all.HasMore, all.LastID = append(all.Data, found.Data...), found.HasMore, found.LastID
+		all.HasMore, all.LastID = found.HasMore, found.LastID
+		for _, s := range found.Data {
+			if tagged(s, tag) {
+				all.Data = append(all.Data, s)
+			}
+		}
 		if !found.HasMore || len(all.Data) >= searchEnough {
 			break
 		}

@@ -86,15 +86,22 @@ func (v *visit) send(method, path string, body io.Reader, contentType string) (i
 	if err != nil {
 		return nil, err
 	}
-	if resp.StatusCode == http.StatusOK {
+	if resp.StatusCode/100 == 2 {
 		return resp.Body, nil
 	}
 	defer resp.Body.Close()
-	message, ok := problem(resp.Body)
-	if !ok {
+	raw, err := io.ReadAll(io.LimitReader(resp.Body, maxForm))
+	if err != nil {
+		return nil, fmt.Errorf("read error of %s: %w", path, err)
+	}
+	if message, ok := problem(bytes.NewReader(raw)); ok {
+		return nil, &failure{resp.StatusCode, message}
+	}
+	var other struct{ Message string } // of E2B's API
+	if json.Unmarshal(raw, &other) != nil || other.Message == "" {
 		return nil, fmt.Errorf("decode error of %s", path)
 	}
-	return nil, &failure{resp.StatusCode, message}
+	return nil, &failure{resp.StatusCode, other.Message}
 }
 
 // problem returns the message of an error of the API; ok is false if body is none.

@@ -20,6 +20,9 @@ type containerPage struct {
 
 	CPU, Memory *sparkline // over its life; nil if nothing is known
 
+	Cost    *berth.Cost // of the responses that ran in it; nil if it is not known
+	Partial bool        // others ran in it, whose commands were not read
+
 	Run      berth.ResponseID // that has used it first; "" if none
 	RunTitle string
 }
@@ -49,6 +52,9 @@ func (p *containerPage) show(v *visit) error {
 		return err
 	}
 	p.Log, p.Older = log.Data, log.HasMore
+	if err := p.readCost(v); err != nil {
+		return err
+	}
 	var first list[berth.ContainerLog]
 	if err := v.get(path+"/logs?order=asc&limit=1", &first); err != nil {
 		return err
@@ -62,4 +68,19 @@ func (p *containerPage) show(v *visit) error {
 	}
 	p.Tab, p.Form = tab{Container: p.Container, Form: v.formToken()}, v.formToken()
 	return v.show(http.StatusOK, "container", cmp.Or(p.Name, "Container"), p)
+}
+
+// readCost reads what the responses cost that ran in the container, as far as its log tells.
+func (p *containerPage) readCost(v *visit) error {
+	log, more, err := readLog(v, p.ID)
+	if err != nil {
+		return err
+	}
+	costs, err := readCosts(v)
+	if err != nil {
+		return err
+	}
+	p.Partial = more
+	p.Cost, err = costs.of(v, log)
+	return err
 }

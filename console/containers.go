@@ -22,7 +22,7 @@ const autoName = "container_auto"
 // A containersPage is the list of containers.
 type containersPage struct {
 	Containers []containerRow
-	Name       string // the filter; "" shows all
+	Name       string // part of the names, titles or ids that are shown; "" shows all
 	Next       string // path of the next page; "" at the end
 }
 
@@ -32,6 +32,8 @@ type containerRow struct {
 	Title  string     // its name, or the title of the run that has used it first
 	CPU    *sparkline // nil if nothing is known
 	Memory *sparkline
+	log    []berth.ContainerLog // the first commands
+	Cost   *berth.Cost          // of the responses that ran in it; nil if it is not known
 }
 
 // show serves GET /console/containers: containers, the newest first.
@@ -39,58 +41,95 @@ func (p *containersPage) show(v *visit) error {
 	if v.admin() {
 		return v.redirect(Path)
 	}
-	asked := v.r.URL.Query()
-	query := url.Values{"limit": {"50"}, "order": {"desc"}}
-	for _, name := range []string{"after", "name"} {
-		if asked.Get(name) != "" {
-			query.Set(name, asked.Get(name))
-		}
-	}
-	var found list[berth.Container]
-	if err := v.get("/v1/containers?"+query.Encode(), &found); err != nil {
+	if err := p.read(v); err != nil {
 		return err
 	}
-	*p = containersPage{Name: asked.Get("name")}
-	for _, c := range found.Data {
-		title, err := containerTitle(v, c)
-		if err != nil {
+	costs, err := readCosts(v)
+	if err != nil {
+		return err
+	}
+	for i := range p.Containers {
+		row := &p.Containers[i]
+		if row.Cost, err = costs.of(v, row.log); err != nil {
 			return err
 		}
-		row := containerRow{Container: c, Title: title}
-		if c.Status == berth.ContainerRunning {
-			taken, err := readHistory(v, c.ID)
-			if err != nil && !refused(err) { // one that has ended since has none
-				return err
-			}
-			row.CPU, row.Memory = sparksOf(taken, bytesOf(c.MemoryLimit))
+		if row.Status != berth.ContainerRunning {
+			continue
 		}
-		p.Containers = append(p.Containers, row)
-	}
-	if found.HasMore {
-		query = url.Values{"after": {found.LastID}}
-		if p.Name != "" {
-			query.Set("name", p.Name)
+		taken, err := readHistory(v, row.ID)
+		if err != nil && !refused(err) { // one that has ended since has none
+			return err
 		}
-		p.Next = "/console/containers?" + query.Encode()
+		row.CPU, row.Memory = sparksOf(taken, bytesOf(row.MemoryLimit))
 	}
 	return v.show(http.StatusOK, "containers", "Containers", p)
 }
 
-// containerTitle returns the name of a container. One without a name of its own has the title of the run that has
-// used it first, or else its id.
-func containerTitle(v *visit, c berth.Container) (string, error) {
-	if c.Name != "" && c.Name != autoName {
-		return c.Name, nil
+// namePages is the number of pages of 50 containers in which a name is looked for.
+const namePages = 4
+
+// read reads the page of the list that the query of the visit asks for, with the titles of its containers.
+func (p *containersPage) read(v *visit) error {
+	asked := v.r.URL.Query()
+	*p = containersPage{Name: strings.TrimSpace(asked.Get("name"))}
+	query := url.Values{"limit": {strconv.Itoa(mostRows)}, "order": {"desc"}}
+	if after := asked.Get("after"); after != "" {
+		query.Set("after", after)
 	}
+	pages := 1
+	if p.Name != "" {
+		pages = namePages
+	}
+	for range pages {
+		var found list[berth.Container]
+		if err := v.get("/v1/containers?"+query.Encode(), &found); err != nil {
+			return err
+		}
+		for _, c := range found.Data {
+			row, err := containerRowOf(v, c)
+			if err != nil {
+				return err
+			}
+			if contains(row.Title+"\n"+c.Name+"\n"+string(c.ID), p.Name) {
+				p.Containers = append(p.Containers, row)
+			}
+		}
+		p.Next = ""
+		if !found.HasMore {
+			break
+		}
+		query.Set("after", found.LastID)
+		next := url.Values{"after": {found.LastID}}
+		if p.Name != "" {
+			next.Set("name", p.Name)
+		}
+		p.Next = "/console/containers?" + next.Encode()
+		if len(p.Containers) >= mostRows {
+			break
+		}
+	}
+	return nil
+}
+
+// containerRowOf returns the row of a container. One without a name of its own has the title of the run that has used
+// it first, or else its id.
+func containerRowOf(v *visit, c berth.Container) (containerRow, error) {
+	row := containerRow{Container: c, Title: c.Name}
 	var log list[berth.ContainerLog]
-	err := v.get("/v1/containers/"+url.PathEscape(string(c.ID))+"/logs?order=asc&limit=1", &log)
+	err := v.get("/v1/containers/"+url.PathEscape(string(c.ID))+"/logs?order=asc&limit=100", &log)
 	if err != nil && !refused(err) {
-		return "", err
+		return row, err
 	}
-	if len(log.Data) == 0 || log.Data[0].ResponseID == "" {
-		return short(string(c.ID)), nil
+	row.log = log.Data
+	switch {
+	case c.Name != "" && c.Name != autoName:
+	case len(log.Data) == 0 || log.Data[0].ResponseID == "":
+		row.Title = short(string(c.ID))
+	default:
+		row.Title, err = readRunTitle(v, log.Data[0].ResponseID)
+		return row, err
 	}
-	return readRunTitle(v, log.Data[0].ResponseID)
+	return row, nil
 }
 
 // bytesOf returns the bytes of a memory limit such as 4g; 0 if it is none.

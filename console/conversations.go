@@ -2,8 +2,10 @@ package console
 
 import (
 	"cmp"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/berth-run/berth"
@@ -22,18 +24,33 @@ type conversationRow struct {
 
 // show serves GET /console/conversations.
 func (p *conversationsPage) show(v *visit) error {
-	if err := p.read(v, "/v1/conversations", mostRows); err != nil {
+	text := func(c *conversationRow) (string, error) {
+		err := c.read(v)
+		return strings.Join(append(slices.Collect(maps.Values(c.Metadata)), c.Title, string(c.ID)), "\n"), err
+	}
+	if err := p.find(v, "/v1/conversations", text); err != nil {
 		return err
 	}
 	for _, c := range p.Rows {
-		var first list[berth.Item]
-		err := v.get(pathTo("/v1/conversations", c.ID)+"/items?order=asc&limit=3", &first)
-		if err != nil && !refused(err) { // one that was deleted just now has no items
+		if c.Title != "" {
+			continue
+		}
+		if err := c.read(v); err != nil {
 			return err
 		}
-		c.Title = conversationTitle(c.Conversation, entriesOf(first.Data))
 	}
 	return v.show(http.StatusOK, "conversations", "Conversations", p)
+}
+
+// read reads the title of the conversation.
+func (c *conversationRow) read(v *visit) error {
+	var first list[berth.Item]
+	err := v.get(pathTo("/v1/conversations", c.ID)+"/items?order=asc&limit=3", &first)
+	if err != nil && !refused(err) { // one that was deleted just now has no items
+		return err
+	}
+	c.Title = conversationTitle(c.Conversation, entriesOf(first.Data))
+	return nil
 }
 
 // conversationTitle returns the first words of the user of a conversation, or its id.

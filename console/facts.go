@@ -60,17 +60,8 @@ func readFacts(v *visit, id berth.ContainerID) (*containerFacts, error) {
 	if err != nil {
 		return nil, err
 	}
-	after := ""
-	for range maxLogPages {
-		var log list[berth.ContainerLog]
-		if err := v.get(path+"/logs?order=desc&limit=100"+after, &log); err != nil {
-			return nil, err
-		}
-		facts.Log = append(facts.Log, log.Data...)
-		if !log.HasMore {
-			break
-		}
-		after = "&after=" + url.QueryEscape(log.LastID)
+	if facts.Log, _, err = readLog(v, id); err != nil {
+		return nil, err
 	}
 	if facts.Container.NetworkPolicy.Type == "disabled" {
 		return facts, nil
@@ -81,6 +72,23 @@ func readFacts(v *visit, id berth.ContainerID) (*containerFacts, error) {
 	}
 	facts.Flows = audit.Data
 	return facts, nil
+}
+
+// readLog returns the last commands of a container, the newest first, and whether there are more.
+func readLog(v *visit, id berth.ContainerID) (all []berth.ContainerLog, more bool, err error) {
+	query := url.Values{"order": {"desc"}, "limit": {"100"}}
+	for range maxLogPages {
+		var log list[berth.ContainerLog]
+		if err := v.get("/v1/containers/"+url.PathEscape(string(id))+"/logs?"+query.Encode(), &log); err != nil {
+			return nil, false, err
+		}
+		all, more = append(all, log.Data...), log.HasMore
+		if !more {
+			break
+		}
+		query.Set("after", log.LastID)
+	}
+	return all, more, nil
 }
 
 // barsOf returns the steps of a response, which has run until end, that happened in the container.

@@ -119,15 +119,16 @@ func (p *keysPage) name(v *visit) error {
 // Active reports whether keys can be made: the project is not archived.
 func (p keysPage) Active() bool { return p.Project == nil || p.Project.Status == berth.ProjectActive }
 
-// Roles returns the roles that a new key can have.
+// Roles returns the roles that a new key can have, the least first. The form selects none, and a form without one is
+// refused: no key has more rights than somebody chose.
 func (p keysPage) Roles() [][2]string {
 	if p.Project == nil {
-		return [][2]string{{string(berth.RoleAdmin), "projects, keys, usage and the audit record"},
-			{string(berth.RoleAuditor), "reads them"}}
+		return [][2]string{{string(berth.RoleAuditor), "reads projects, keys, usage and the audit record"},
+			{string(berth.RoleAdmin), "changes them, too"}}
 	}
-	return [][2]string{{string(berth.RoleMaintainer), "everything in the project"}, {string(berth.RoleRunner),
-		"runs and containers, without approvals"}, {string(berth.RoleApprover), "reads and approves"},
-		{string(berth.RoleViewer), "reads"}}
+	return [][2]string{{string(berth.RoleViewer), "reads"}, {string(berth.RoleApprover), "reads and approves"},
+		{string(berth.RoleRunner), "runs and containers, without approvals"},
+		{string(berth.RoleMaintainer), "everything in the project"}}
 }
 
 // show serves GET /console/projects/{project} and GET /console/admin-keys.
@@ -157,11 +158,14 @@ func (p *keysPage) create(v *visit) error {
 		return err
 	}
 	req := map[string]any{"name": strings.TrimSpace(v.form.fields.Get("name"))}
+	roles := berth.ProjectRoles
 	if p.Project == nil {
-		terms(v, req, berth.OrganizationRoles)
-	} else {
-		terms(v, req, berth.ProjectRoles)
+		roles = berth.OrganizationRoles
 	}
+	if !slices.Contains(roles, berth.Role(v.form.fields.Get("role"))) {
+		return &failure{Status: http.StatusBadRequest, Message: "The key has no role. Go back and choose one."}
+	}
+	terms(v, req)
 	if days, err := strconv.Atoi(v.form.fields.Get("days")); err == nil && days > 0 {
 		req["expires_in_seconds"] = days * 24 * 3600
 	}
@@ -188,10 +192,8 @@ func (p *keysPage) create(v *visit) error {
 }
 
 // terms sets on what terms the form of the visit gives out a key.
-func terms(v *visit, req map[string]any, roles []berth.Role) {
-	if role := berth.Role(v.form.fields.Get("role")); slices.Contains(roles, role) {
-		req["role"] = role
-	}
+func terms(v *visit, req map[string]any) {
+	req["role"] = v.form.fields.Get("role")
 	for _, name := range []string{"note", "owner"} {
 		if text := strings.TrimSpace(v.text(name)); text != "" {
 			req[name] = text

@@ -24,6 +24,7 @@ var (
 	palettePages = []place{{"house", "Home", Path, "page"}, {"list-tree", "Runs", "/console/responses", "page"},
 		{"hand", "Runs that need approval", "/console/responses?status=waiting", "page"},
 		{"circle-x", "Runs that failed", "/console/responses?status=failed", "page"},
+		{"arrow-right", "Compare two runs", "/console/compare", "page"},
 		{"box", "Containers", "/console/containers", "page"}, {"square-pen", "New run", "/console/new", "page"},
 		{"messages-square", "Conversations", "/console/conversations", "page"},
 		{"text-quote", "Prompts", "/console/prompts", "page"}, {"book-open", "Skills", "/console/skills", "page"},

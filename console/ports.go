@@ -1,6 +1,8 @@
 package console
 
 import (
+	"cmp"
+	"net"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -11,12 +13,24 @@ import (
 type portsPage struct {
 	Tab     tab
 	Form    formToken
-	Port    int    // 0 if none was opened
-	Frame   string // path of the link to the port, which shows it in an origin of its own
-	Link    string // the link for other windows
-	HostURL string // the link at the port's own host; "" if the server has no domain for ports
+	Port    int     // 0 if none was opened
+	Frame   string  // path of the link to the port, which shows it in an origin of its own
+	Link    string  // the link for other windows
+	HostURL string  // the link at the port's own host; "" if the server has no domain for ports
+	Code    *qrCode // of the link that another device can open
 	Expires int64
 	Error   string
+}
+
+// Local reports whether only this machine has the address of the link.
+func (p portsPage) Local() bool {
+	at, err := url.Parse(cmp.Or(p.HostURL, p.Link))
+	if err != nil {
+		return true
+	}
+	ip := net.ParseIP(at.Hostname())
+	return ip != nil && ip.IsLoopback() || at.Hostname() == "localhost" ||
+		strings.HasSuffix(at.Hostname(), ".localhost")
 }
 
 // Page returns the path of the page.
@@ -62,6 +76,7 @@ func (p *portsPage) open(v *visit) error {
 		return show(http.StatusBadGateway, "The link to the port is not one of this server.")
 	}
 	p.Frame, p.Link, p.HostURL, p.Expires = at.RequestURI(), link.URL, link.HostURL, link.ExpiresAt
+	p.Code = newQRCode(cmp.Or(p.HostURL, p.Link))
 	allowFrames(v)
 	return show(http.StatusOK, "")
 }

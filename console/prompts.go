@@ -39,7 +39,8 @@ func (p *promptsPage) show(v *visit) error { return p.answer(v, http.StatusOK, p
 
 // answer shows the list with a draft.
 func (p *promptsPage) answer(v *visit, status int, draft promptDraft) error {
-	if err := p.read(v, "/v1/prompts", mostRows); err != nil {
+	text := textIn(func(p berth.Prompt) []string { return append([]string{p.Name, string(p.ID)}, p.Variables...) })
+	if err := p.find(v, "/v1/prompts", text); err != nil {
 		return err
 	}
 	if p.Draft = draft; draft.Template == "" {

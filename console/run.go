@@ -2,7 +2,9 @@ package console
 
 import (
 	"encoding/json"
+	"maps"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/berth-run/berth"
@@ -27,6 +29,7 @@ type runBar struct {
 	Form      formToken
 	Drawer    string // path of the list beside which the run is shown; "" on a page of its own
 	Codes     []codeView
+	Tags      []chip // the metadata of the last response
 }
 
 // Path returns the path of the run's page.
@@ -37,6 +40,10 @@ func summaryBar(turns []*turnView, title string, form formToken) runBar {
 	last := turns[len(turns)-1]
 	b := runBar{ID: last.ID, Title: title, Status: string(last.Status), Model: last.Model, CreatedAt: last.CreatedAt,
 		Live: !last.Status.Final(), Responses: len(turns), Container: containerOf(turns), Form: form}
+	for _, name := range slices.Sorted(maps.Keys(last.Metadata)) {
+		tag := name + ":" + last.Metadata[name]
+		b.Tags = append(b.Tags, chip{Label: name + ": " + last.Metadata[name], Path: chainsPage{Tag: tag}.List()})
+	}
 	if len(approvalsOf(last.Response)) > 0 && last.Status == berth.StatusCompleted {
 		b.Status = "waiting"
 	}

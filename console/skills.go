@@ -19,7 +19,8 @@ type skillsPage struct{ rows[berth.Skill] }
 
 // show serves GET /console/skills.
 func (p *skillsPage) show(v *visit) error {
-	if err := p.read(v, "/v1/skills", mostRows); err != nil {
+	text := textIn(func(s berth.Skill) []string { return []string{s.Name, s.Description, string(s.ID)} })
+	if err := p.find(v, "/v1/skills", text); err != nil {
 		return err
 	}
 	return v.show(http.StatusOK, "skills", "Skills", p)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -13,6 +14,7 @@ import (
 // A storagePage is the page of templates and volumes.
 type storagePage struct {
 	Templates []berth.Template
+	Built     []builtTemplate // by the project, the newest first
 	Volumes   []berth.Volume
 	More      bool // there are more volumes than are shown
 	NoVolumes bool // the server has none
@@ -25,6 +27,9 @@ func (p *storagePage) show(v *visit) error {
 	if err := v.get("/v1/templates", &templates); err != nil {
 		return err
 	}
+	if err := p.readBuilt(v); err != nil {
+		return err
+	}
 	query := "?" + url.Values{"limit": {"100"}, "order": {"desc"}}.Encode()
 	var volumes list[berth.Volume]
 	if err := v.get("/v1/volumes"+query, &volumes); err != nil {
@@ -35,6 +40,16 @@ func (p *storagePage) show(v *visit) error {
 	}
 	p.Templates, p.Volumes, p.More, p.Form = templates.Data, volumes.Data, volumes.HasMore, v.formToken()
 	return v.show(http.StatusOK, "storage", "Storage", p)
+}
+
+// readBuilt reads the templates that the project has built. A server may have no builds.
+func (p *storagePage) readBuilt(v *visit) error {
+	var all []builtTemplate
+	if err := v.get("/v2/templates", &all); err != nil && !refused(err) {
+		return err
+	}
+	p.Built = slices.DeleteFunc(all, func(t builtTemplate) bool { return t.Public })
+	return nil
 }
 
 // change serves POST /console/storage: it creates or deletes a volume, as the form says.

@@ -33,7 +33,8 @@ func (storedFilesPage) Purposes() []string { return filePurposes }
 
 // show serves GET /console/files.
 func (p *storedFilesPage) show(v *visit) error {
-	if err := p.read(v, "/v1/files", mostRows, "purpose"); err != nil {
+	text := textIn(func(f berth.File) []string { return []string{f.Filename, string(f.ID)} })
+	if err := p.find(v, "/v1/files", text, "purpose"); err != nil {
 		return err
 	}
 	p.Purpose = v.r.URL.Query().Get("purpose")

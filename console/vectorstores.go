@@ -15,7 +15,8 @@ type vectorStoresPage struct{ rows[berth.VectorStore] }
 
 // show serves GET /console/vector-stores.
 func (p *vectorStoresPage) show(v *visit) error {
-	if err := p.read(v, "/v1/vector_stores", mostRows); err != nil {
+	text := textIn(func(s berth.VectorStore) []string { return []string{s.Name, string(s.ID)} })
+	if err := p.find(v, "/v1/vector_stores", text); err != nil {
 		return err
 	}
 	return v.show(http.StatusOK, "vectorstores", "Vector stores", p)

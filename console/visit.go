@@ -68,8 +68,13 @@ type navLink struct {
 
 // Link returns a link of the navigation.
 func (p *page) Link(path, icon, label string) navLink {
-	here := p.Path == path || path != Path && strings.HasPrefix(p.Path, path+"/") ||
-		path == "/console/storage" && p.Path == "/console/snapshots"
+	here := p.Path == path || path != Path && strings.HasPrefix(p.Path, path+"/")
+	switch path {
+	case "/console/responses":
+		here = here || p.Path == "/console/compare"
+	case "/console/storage":
+		here = here || p.Path == "/console/snapshots" || strings.HasPrefix(p.Path, "/console/templates/")
+	}
 	return navLink{path, icon, label, here, p.Waiting()}
 }
 

@@ -115,6 +115,15 @@ func (b *browser) write(selector, text string) {
 	b.run(chromedp.KeyEvent(text + kb.Enter))
 }
 
+// choose chooses a value of a select.
+func (b *browser) choose(selector, value string) {
+	b.t.Helper()
+	if !evaluate[bool](b, fmt.Sprintf(`((e, v) => { e.value = v; return e.value === v; })(document.querySelector(%q), %q)`, selector,
+		value)) {
+		b.t.Fatalf("%s has no value %s", selector, value)
+	}
+}
+
 // evaluate returns the value of a script's expression.
 func evaluate[T any](b *browser, expression string) T {
 	b.t.Helper()

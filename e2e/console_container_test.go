@@ -76,6 +76,9 @@ func TestConsolePorts(t *testing.T) {
 	b.shows("[role=alert]", "1 to 65535")
 	b.write("#port", "8123")
 	b.until(`document.querySelector(".port iframe") !== null`)
+	b.click(".qr summary")
+	b.until(`document.querySelector(".qr svg path").getBoundingClientRect().width > 100`)
+	b.shows(".qr", "the server's own machine")
 	got := reports(b)
 	for _, want := range []string{"parent:refused", "top:refused", "cookie:refused", "storage:refused", "origin=null",
 		"from null"} {

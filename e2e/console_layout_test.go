@@ -3,6 +3,7 @@ package e2e
 import (
 	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -81,8 +82,9 @@ func (b *browser) checkLayout(s *server, data string, pages []consolePage) {
 
 // lists are the pages that any project has.
 func lists() (pages []consolePage) {
-	for _, path := range []string{"", "responses", "responses?status=waiting", "responses?search=zzz", "containers", "new", "connect",
-		"traces", "end-users", "storage", "snapshots", "webhooks", "usage", "audit?action=none", "responses/resp_none"} {
+	for _, path := range []string{"", "responses", "responses?status=waiting", "responses?search=zzz", "responses?tag=a:b", "containers",
+		"containers?name=zzz", "new", "connect", "compare", "templates/none", "files?q=zzz",
+		"traces", "end-users", "storage", "snapshots", "webhooks", "usage", "usage?by=tool", "audit?action=none", "responses/resp_none"} {
 		pages = append(pages, consolePage{path, path, ""})
 	}
 	for _, path := range nounLists {
@@ -121,12 +123,25 @@ func TestConsoleLayout(t *testing.T) {
 		}
 	}
 	s.snapshotNamed(named.ID, long)
+	tagged := shellTask(long + " " + attack)
+	tagged.Metadata = map[string]string{long[:60]: long + " " + attack[:100], "team": attack[:100]}
+	hung, err := s.client().Responses.New(t.Context(), tagged)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.e2bTemplate("long-"+strings.ToLower(long[:60]), map[string]any{"fromTemplate": "base",
+		"startCmd": "echo '" + long + `<img src=x onerror="window.pwned=1">'; exec sleep 100000`, "readyCmd": "true"})
+	b.open(s.url + "/console/storage")
+	template := strings.TrimPrefix(evaluate[string](b, `document.querySelector('main a[href^="/console/templates/"]').pathname`),
+		"/console/")
 	hostile := append(lists(), consolePage{"", "containers/" + named.ID, ""},
 		consolePage{"", "containers/" + named.ID + "/snapshots", ""},
 		consolePage{"", "containers/" + named.ID + "/network", ""},
 		consolePage{"", "responses/" + asks.ID, ""}, consolePage{"", "responses?open=" + asks.ID, ""},
 		consolePage{"", "traces/trace_long", ""},
-		consolePage{"", "end-users/" + s.endUser((long + " " + attack)[:500]), ""})
+		consolePage{"", "end-users/" + s.endUser((long + " " + attack)[:500]), ""}, consolePage{"", template, ""}, consolePage{"", "responses/" + hung.ID, ""},
+		consolePage{"", "responses?tag=" + url.QueryEscape("team:"+attack[:100]), ""},
+		consolePage{"", "compare?a=" + hung.ID + "&b=" + asks.ID, ""}, consolePage{"", "compare?a=" + hung.ID, ""})
 	hostile = append(hostile, s.nouns(long[:100]+" "+attack[:100])...)
 	b.checkLayout(s, "hostile", hostile)
 	b.open(s.url + "/console/webhooks")
@@ -216,13 +231,14 @@ func TestConsoleNewPages(t *testing.T) {
 	b := newBrowser(t, 1280)
 	const hostile = `%22%3E%3Cimg%20src=x%20onerror=window.pwned=1%3E`
 	for _, path := range []string{"?x=", "palette?q=", "responses?range=", "responses?status=completed&range=", "usage?by=", "new?from=",
-		"containers?name=", "responses?open="} {
+		"containers?name=", "responses?open=", "responses?tag=", "compare?a=", "files?q=", "skills?q=", "templates/"} {
 		b.open(s.url + "/console/" + path + hostile)
 		checkHarmless(b, path, "main img, main script, body > img, li img")
 	}
 	_, other := twoProjects(t, s)
 	running := s.inBackground("Secret of the first project")
-	for _, path := range []string{"waiting", "palette?q=secret", "usage.csv", "responses?open=" + running.ID,
+	for _, path := range []string{"waiting", "palette?q=secret", "usage.csv", "usage?by=tool", "compare", "templates/base",
+		"compare?a=" + running.ID, "responses?tag=a:b", "responses?open=" + running.ID,
 		"new?from=" + running.ID} {
 		resp, err := http.Get(s.url + "/console/" + path) // without a session
 		if err != nil {
@@ -236,7 +252,8 @@ func TestConsoleNewPages(t *testing.T) {
 	b.open(s.url + "/console/")
 	b.write("#key", other)
 	b.shows("h1", "Home")
-	for _, path := range []string{"palette?q=secret", "responses", "responses?open=" + running.ID, "new?from=" + running.ID} {
+	for _, path := range []string{"palette?q=secret", "responses", "responses?open=" + running.ID, "new?from=" + running.ID, "compare",
+		"compare?a=" + running.ID} {
 		b.open(s.url + "/console/" + path)
 		if text := b.text(); strings.Contains(text, "Secret of") {
 			t.Errorf("%s shows another project: %s", path, fmt.Sprintf("%.200s", text))

@@ -134,6 +134,10 @@ func TestConsoleAdmin(t *testing.T) {
 	b.write("#name", `Harbour <img src=x onerror="window.pwned=1">`)
 	b.shows("h1", "Harbour <img")
 	checkHarmless(b, "a project", "main img")
+	b.write("#name", "laptop") // the browser asks for a role: the form selects none
+	b.until(`document.querySelector("#role").matches(":invalid") && document.querySelector(".once") === null`)
+	b.choose("#role", "runner")
+	evaluate[bool](b, `(() => { document.querySelector("#name").value = ""; return true; })()`)
 	b.write("#name", "laptop")
 	b.shows(".once", "not shown again")
 	key := evaluate[string](b, `document.querySelector("#new-key").textContent`)
@@ -143,6 +147,7 @@ func TestConsoleAdmin(t *testing.T) {
 		t.Error("the key is shown twice")
 	}
 	b.shows("td", "laptop")
+	b.shows("td", "runner")
 
 	b.open(s.url + "/console/sign-in?add=1")
 	b.run(chromedp.SendKeys(chromedp.CSS("#own"), "sk-of-somebody"))

@@ -61,6 +61,9 @@ func tour(s *server, b *browser) []consolePage {
 	b.click(`button[value="snapshot"]`)
 	b.shows(".timeline", "before the storm")
 
+	b.open(s.url + "/console/storage")
+	template := strings.TrimPrefix(evaluate[string](b, `document.querySelector('main a[href^="/console/templates/"]').pathname`),
+		"/console/")
 	return append([]consolePage{
 		{"home", "", ""}, {"containers", "containers", ""}, {"container", container, ""}, {"files", container + "/files", ""},
 		{"file-table", container + "/files?path=/mnt/data/boats.csv", ""},
@@ -72,7 +75,8 @@ func tour(s *server, b *browser) []consolePage {
 		{"responses", "responses", ""}, {"response", "responses/" + last, ""},
 		{"response-first", "responses/" + first.ID, ""}, {"approval", "responses/" + asks.ID, ""},
 		{"branches", "responses/" + last + "/branches", ""}, {"new", "new", ""}, {"connect", "connect", ""},
-		{"drawer", "responses?open=" + last, ""}, {"usage", "usage", ""}, {"traces", "traces", ""}, {"trace", "traces/trace_1", ""},
+		{"drawer", "responses?open=" + last, ""}, {"usage", "usage", ""}, {"usage-tools", "usage?by=tool", ""},
+		{"template", template, ""}, {"choose-runs", "compare", ""}, {"compare", "compare?a=" + first.ID + "&b=" + last, ""}, {"traces", "traces", ""}, {"trace", "traces/trace_1", ""},
 		{"end-users", "end-users", ""}, {"end-user", "end-users/" + s.endUser("Harbour"), ""},
 		{"storage", "storage", ""}, {"webhooks", "webhooks", ""}, {"webhook", strings.TrimPrefix(webhook, "/console/"),
 			""}, {"audit", "audit", ""},
@@ -88,6 +92,7 @@ func operatorTour(s *server, b *browser) []consolePage {
 	b.open(s.url + "/console/projects")
 	b.write("#name", "Harbour")
 	b.shows("h1", "Harbour")
+	b.choose("#role", "runner")
 	b.write("#name", "laptop")
 	b.shows(".once", "not shown again")
 	project := strings.TrimPrefix(evaluate[string](b, "location.pathname"), "/console/")

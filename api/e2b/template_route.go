@@ -316,6 +316,11 @@ func (h *templates) get(x *exchange.Exchange, r *http.Request, c berth.Caller) e
 		CPUCount    int     `json:"cpuCount"`
 		MemoryMB    int64   `json:"memoryMB"`
 		EnvdVersion string  `json:"envdVersion"`
+		Berth       struct {
+			Snapshot     berth.SnapshotID `json:"snapshot_id,omitempty"` // with which its containers start
+			StartCommand string           `json:"start_command,omitempty"`
+			ReadyCommand string           `json:"ready_command,omitempty"`
+		} `json:"berth"`
 	}
 	type answer struct {
 		templateDetail
@@ -341,8 +346,13 @@ func (h *templates) get(x *exchange.Exchange, r *http.Request, c berth.Caller) e
 		if err != nil {
 			return err
 		}
-		of := built{b.ID, b.Status, rfc3339(b.CreatedAt), rfc3339(max(b.CreatedAt, b.EndedAt)), nil, one.CPUCount,
-			b.MemoryMB, envdVersion}
+		of := built{BuildID: b.ID, Status: b.Status, CreatedAt: rfc3339(b.CreatedAt),
+			UpdatedAt: rfc3339(max(b.CreatedAt, b.EndedAt)), CPUCount: one.CPUCount, MemoryMB: b.MemoryMB,
+			EnvdVersion: envdVersion}
+		of.Berth.Snapshot = b.Snapshot
+		if b.Start != nil {
+			of.Berth.StartCommand, of.Berth.ReadyCommand = b.Start.Command, b.Start.Ready
+		}
 		if b.EndedAt != 0 {
 			of.FinishedAt = new(rfc3339(b.EndedAt))
 		}

@@ -4,10 +4,51 @@
 
 document.documentElement.classList.add("js");
 
-for (const followed of document.querySelectorAll("[data-events]")) {
-  const source = new EventSource(followed.dataset.events);
-  source.addEventListener("show", (event) => show(followed, event.data));
+const sources = new WeakMap(); // of the elements that are followed
+document.querySelectorAll("[data-events]").forEach((element) => stream(element));
+
+function stream(element) {
+  const source = new EventSource(element.dataset.events);
+  sources.set(element, source);
+  source.addEventListener("show", (event) => element.isConnected && show(element, event.data));
   source.addEventListener("end", () => { source.close(); showFilms(); });
+}
+
+// A list shows what is typed in its form. Each key withdraws the search before it, so that of several answers only that
+// to the last one is shown, in whatever order they come.
+for (const form of document.querySelectorAll("form[data-live]")) {
+  let last, delay;
+  form.addEventListener("input", () => {
+    last?.abort();
+    const own = (last = new AbortController());
+    clearTimeout(delay);
+    delay = setTimeout(async () => {
+      const url = new URL(form.action);
+      const open = new URLSearchParams(location.search).get("open");
+      for (const [name, value] of [...new FormData(form), ["open", open]]) if (value) url.searchParams.set(name, value);
+      const found = await pageOf(url, own.signal).catch(() => undefined);
+      if (!found || own !== last) return;
+      for (const part of document.querySelectorAll("[data-part]")) {
+        const fresh = found.getElementById(part.id);
+        if (!fresh) continue;
+        if (part.role === "status") { // one that stays is read aloud
+          part.textContent = fresh.textContent;
+          continue;
+        }
+        sources.get(part)?.close();
+        part.replaceWith(fresh);
+        if (fresh.dataset.events) stream(fresh);
+      }
+      history.replaceState(null, "", url);
+    }, 200);
+  });
+}
+
+// pageOf returns a page of the console; undefined for one that leads elsewhere.
+async function pageOf(url, signal) {
+  const answer = await fetch(url, { signal });
+  if (!answer.ok || answer.redirected) return;
+  return new DOMParser().parseFromString(await answer.text(), "text/html");
 }
 
 function show(parent, html) {
