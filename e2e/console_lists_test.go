@@ -50,7 +50,8 @@ func TestConsoleTypedSearch(t *testing.T) {
 	b.until(`document.querySelectorAll("#chains .main").length === 3 && document.readyState === "complete"`)
 	evaluate[bool](b, `(() => { window.same = true; return true; })()`)
 	b.holdFetches("search=count+the+b")
-	b.run(chromedp.Focus(chromedp.CSS("#search")), chromedp.KeyEvent("count the b"))
+	b.onNode(chromedp.Focus(chromedp.CSS("#search")))
+	b.run(chromedp.KeyEvent("count the b"))
 	b.until(`held.length === 1`) // the search is on its way
 	b.run(chromedp.KeyEvent("\b"), chromedp.KeyEvent("ferr"))
 	only("#chains .main", "ferries")
@@ -77,7 +78,8 @@ func TestConsoleTypedSearch(t *testing.T) {
 	b.until(`document.querySelectorAll("#chains .main").length === 4`)
 
 	b.open(s.url + "/console/containers")
-	b.run(chromedp.Focus(chromedp.CSS("#name")), chromedp.KeyEvent("ANCHOR"))
+	b.onNode(chromedp.Focus(chromedp.CSS("#name")))
+	b.run(chromedp.KeyEvent("ANCHOR"))
 	only("#list .main", "Weigh the anchor")
 	b.run(chromedp.KeyEvent("\r")) // a page of its own
 	only("#list .main", "Weigh the anchor")
@@ -85,7 +87,8 @@ func TestConsoleTypedSearch(t *testing.T) {
 	s.storedFile("tides.txt", "noon", openai.FilePurposeUserData)
 	s.storedFile("winds.txt", "west", openai.FilePurposeUserData)
 	b.open(s.url + "/console/files")
-	b.run(chromedp.Focus(chromedp.CSS("#q")), chromedp.KeyEvent("Tide"))
+	b.onNode(chromedp.Focus(chromedp.CSS("#q")))
+	b.run(chromedp.KeyEvent("Tide"))
 	only("#list .main", "tides.txt")
 	_, text := s.fetch("/console/files?q=wind") // as without scripts
 	if strings.Contains(text, "tides.txt") || !strings.Contains(text, "winds.txt") {
