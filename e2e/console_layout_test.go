@@ -139,7 +139,7 @@ func TestConsoleLayout(t *testing.T) {
 		consolePage{"", "containers/" + named.ID + "/network", ""},
 		consolePage{"", "responses/" + asks.ID, ""}, consolePage{"", "responses?open=" + asks.ID, ""},
 		consolePage{"", "traces/trace_long", ""},
-		consolePage{"", "end-users/" + s.endUser((long + " " + attack)[:500]), ""}, consolePage{"", template, ""}, consolePage{"", "responses/" + hung.ID, ""},
+		consolePage{"", "end-users/" + s.endUser(strings.ReplaceAll(long+" "+attack, "\n", " ")[:500]), ""}, consolePage{"", template, ""}, consolePage{"", "responses/" + hung.ID, ""},
 		consolePage{"", "responses?tag=" + url.QueryEscape("team:"+attack[:100]), ""},
 		consolePage{"", "compare?a=" + hung.ID + "&b=" + asks.ID, ""}, consolePage{"", "compare?a=" + hung.ID, ""})
 	hostile = append(hostile, s.nouns(long[:100]+" "+attack[:100])...)
