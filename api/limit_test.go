@@ -10,6 +10,7 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api"
+	"github.com/berth-run/berth/engine"
 	largefiles "github.com/berth-run/berth/files/uploads"
 	"github.com/berth-run/berth/project"
 	"github.com/berth-run/berth/skills"
@@ -31,6 +32,8 @@ func limited(t *testing.T, limits map[berth.ProjectID]berth.Limits) *house {
 			}}, Usages: st, Limits: limits})
 		o.Exchange.Quota = q
 		o.Engine.Quota = q
+		o.Engine.Forwarder = engine.NewForwarder(engine.ForwarderOptions{Models: o.Engine.Models, Usages: st, Quota: q,
+			Log: o.Exchange.Log})
 	})
 }
 
