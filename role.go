@@ -18,11 +18,12 @@ const (
 	MayReadAudit                                 // the audit record
 	MayReadOrganization                          // the lists of projects and keys
 	MayManageOrganization                        // projects and keys
+	MayProvision                                 // the users and groups of SCIM
 )
 
 // permissionNames are the names of permissions, in their order.
 var permissionNames = []string{"read", "run", "attach", "approve", "manage", "usage", "audit", "organization.read",
-	"organization.manage"}
+	"organization.manage", "provision"}
 
 // Permissions returns all permissions, one by one.
 func Permissions() []Permission {
@@ -54,6 +55,9 @@ const (
 	RoleMaintainer Role = "maintainer" // all that a key of the project may do
 	RoleAuditor    Role = "auditor"    // of the organization
 	RoleAdmin      Role = "admin"      // of the organization: all that an admin key may do
+
+	// RoleProvisioner is of the organization: for the key of the provider of identities.
+	RoleProvisioner Role = "provisioner"
 )
 
 // rolePermissions are the permissions of roles.
@@ -63,13 +67,15 @@ var rolePermissions = map[Role]Permission{
 	RoleApprover:   MayRead | MayReadUsage | MayApprove,
 	RoleMaintainer: MayRead | MayReadUsage | MayRun | MayAttach | MayApprove | MayManage | MayReadAudit,
 	RoleAuditor:    MayReadUsage | MayReadAudit | MayReadOrganization,
-	RoleAdmin:      MayReadUsage | MayReadAudit | MayReadOrganization | MayManageOrganization,
+	RoleAdmin:      MayReadUsage | MayReadAudit | MayReadOrganization | MayManageOrganization | MayProvision,
+
+	RoleProvisioner: MayProvision,
 }
 
 // ProjectRoles are the roles in a project, and OrganizationRoles those in the organization.
 var (
 	ProjectRoles      = []Role{RoleViewer, RoleRunner, RoleApprover, RoleMaintainer}
-	OrganizationRoles = []Role{RoleAuditor, RoleAdmin}
+	OrganizationRoles = []Role{RoleAuditor, RoleAdmin, RoleProvisioner}
 )
 
 // RolesOf returns the roles that a project has.

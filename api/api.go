@@ -22,14 +22,13 @@ import (
 	"github.com/berth-run/berth/api/openterminal"
 	"github.com/berth-run/berth/api/preview"
 	"github.com/berth-run/berth/api/request"
+	"github.com/berth-run/berth/api/scim"
 	"github.com/berth-run/berth/api/signin"
 	"github.com/berth-run/berth/api/socket"
 	"github.com/berth-run/berth/batch"
 	"github.com/berth-run/berth/bundle"
 	"github.com/berth-run/berth/completions"
 	"github.com/berth-run/berth/container"
-	"github.com/berth-run/berth/container/command"
-	"github.com/berth-run/berth/container/session"
 	"github.com/berth-run/berth/container/snapshot"
 	"github.com/berth-run/berth/container/volume"
 	"github.com/berth-run/berth/conversations"
@@ -307,6 +306,7 @@ type Options struct {
 	OpenTerminal OpenTerminalOptions
 	SSH          SSHOptions
 	SignIn       *signin.Door // nil if people do not sign in
+	SCIM         *scim.Door   // as SignIn
 	Webhooks     *webhook.Service
 	Projects     *project.Service
 	Models       ModelOptions
@@ -339,15 +339,6 @@ type Rooms struct {
 	Traces        *traces.Store
 	Usage         *usage.Reader
 	EndUsers      *enduser.Service
-}
-
-// MCPOptions are the parts of the MCP server.
-type MCPOptions struct {
-	Sessions *session.Service // nil serves no MCP
-	Commands *command.Service
-
-	// Remove deletes a container, also one of another server. Default: Containers.Delete.
-	Remove func(ctx context.Context, p berth.ProjectID, id berth.ContainerID) error
 }
 
 // PreviewOptions configure access to the ports of containers.
@@ -431,6 +422,7 @@ func (h *handlers) table(opts Options, ex *exchange.Server, itself http.Handler)
 	all = append(all, h.routes()...)
 	all = append(all, h.keyless()...)
 	all = append(all, opts.SignIn.Routes()...)
+	all = append(all, opts.SCIM.Routes()...)
 	if h.mcp != nil {
 		all = append(all, h.mcp.Routes()...)
 	}

@@ -6,6 +6,7 @@ import (
 	"github.com/berth-run/berth/api/exchange"
 	"github.com/berth-run/berth/api/messages"
 	"github.com/berth-run/berth/api/openterminal"
+	"github.com/berth-run/berth/api/scim"
 )
 
 // Routes returns the patterns of the table of contents.
@@ -20,7 +21,7 @@ func Routes() []string {
 // Table returns all entries of the table, except the console.
 func Table() []exchange.Route {
 	h := &handlers{messages: new(messages.Door), terminals: new(openterminal.Door)}
-	return h.table(Options{Sandboxes: new(e2b.Door)}, nil, nil)
+	return h.table(Options{Sandboxes: new(e2b.Door), SCIM: new(scim.Door)}, nil, nil)
 }
 
 // MessageRoutes returns the patterns of the routes of Anthropic's Messages API, without those of paths that it shares.
@@ -38,7 +39,7 @@ func MessageRoutes() []string {
 func ForAdmin(pattern string) bool {
 	for _, rt := range new(handlers).routes() {
 		if rt.Pattern() == pattern {
-			return permissions[pattern]&^(toReadAll|toManageAll) == 0
+			return permissions[pattern]&^(toReadAll|toManageAll|toProvision) == 0
 		}
 	}
 	return false

@@ -37,6 +37,7 @@ const (
 	toReadAudit = berth.MayReadAudit
 	toReadAll   = berth.MayReadOrganization
 	toManageAll = berth.MayManageOrganization
+	toProvision = berth.MayProvision
 )
 
 // permissions is what callers need for each route of all doors, by its pattern. A route without a line refuses
@@ -44,7 +45,7 @@ const (
 // docs/sign-in.md is made from it, and TestPermissions tries each role on each route.
 var permissions = map[string]berth.Permission{
 	"GET /v1/whoami": toRead | toRun | toAttach | toApprove | toManage | toReadUsage | toReadAudit | toReadAll |
-		toManageAll,
+		toManageAll | toProvision,
 
 	"POST /v1/responses":                   toRun | toApprove,
 	"GET /v1/responses":                    toRead,
@@ -366,6 +367,25 @@ var permissions = map[string]berth.Permission{
 	"E2B sandbox":                                     toAttach,
 	"/volumecontent/{path...}":                        toAttach,
 	"PUT /e2b/uploads/{upload...}":                    toManage,
+
+	// SCIM, for the provider of identities.
+	"GET /scim/v2/ServiceProviderConfig": toProvision,
+	"GET /scim/v2/ResourceTypes":         toProvision,
+	"GET /scim/v2/ResourceTypes/{type}":  toProvision,
+	"GET /scim/v2/Schemas":               toProvision,
+	"GET /scim/v2/Schemas/{schema}":      toProvision,
+	"GET /scim/v2/Users":                 toProvision,
+	"POST /scim/v2/Users":                toProvision,
+	"GET /scim/v2/Users/{user}":          toProvision,
+	"PUT /scim/v2/Users/{user}":          toProvision,
+	"PATCH /scim/v2/Users/{user}":        toProvision,
+	"DELETE /scim/v2/Users/{user}":       toProvision,
+	"GET /scim/v2/Groups":                toProvision,
+	"POST /scim/v2/Groups":               toProvision,
+	"GET /scim/v2/Groups/{group}":        toProvision,
+	"PUT /scim/v2/Groups/{group}":        toProvision,
+	"PATCH /scim/v2/Groups/{group}":      toProvision,
+	"DELETE /scim/v2/Groups/{group}":     toProvision,
 
 	// Ports of containers under hosts of their own and by links.
 	"preview host":              toAttach,

@@ -124,6 +124,7 @@ func (p keysPage) Active() bool { return p.Project == nil || p.Project.Status ==
 func (p keysPage) Roles() [][2]string {
 	if p.Project == nil {
 		return [][2]string{{string(berth.RoleAuditor), "reads projects, keys, usage and the audit record"},
+			{string(berth.RoleProvisioner), "users and groups, by SCIM"},
 			{string(berth.RoleAdmin), "changes them, too"}}
 	}
 	return [][2]string{{string(berth.RoleViewer), "reads"}, {string(berth.RoleApprover), "reads and approves"},

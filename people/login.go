@@ -380,24 +380,8 @@ func (s *Service) saveLogin(ctx context.Context, l *login, life time.Duration) e
 	return nil
 }
 
-func (s *Service) changeLogin(ctx context.Context, hash string, change func(*login) error) (*login, error) {
-	l := &login{}
-	_, err := s.opts.Objects.UpdateObject(ctx, house, loginKey(hash), func(o *store.Object) error {
-		*l = login{}
-		if err := json.Unmarshal(o.Body, l); err != nil {
-			return fmt.Errorf("decode login: %w", err)
-		}
-		if err := change(l); err != nil {
-			return err
-		}
-		body, err := json.Marshal(l)
-		o.Body = body
-		return err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("change login: %w", err)
-	}
-	return l, nil
+func (s *Service) changeLogin(ctx context.Context, hash string, edit func(*login) error) (*login, error) {
+	return change(ctx, s.opts.Objects, loginKey(hash), edit)
 }
 
 // sweepLogins deletes expired logins and returns the others.

@@ -35,7 +35,18 @@ type Person struct {
 	CreatedAt   int64    `json:"created_at"` // Unix seconds, as the others
 	SignedInAt  int64    `json:"signed_in_at"`
 	Deactivated bool     `json:"deactivated"`
+
+	// What SCIM says of the person.
+	User          string   `json:"scim_user,omitempty"` // id
+	UserGroups    []string `json:"scim_groups,omitempty"`
+	Deprovisioned bool     `json:"deprovisioned,omitempty"` // its user is not active, or was deleted
 }
+
+// Active reports whether the person may have access: neither the operator nor the provider has ended it.
+func (p *Person) Active() bool { return !p.Deactivated && !p.Deprovisioned }
+
+// AllGroups returns the groups of the claim and of SCIM.
+func (p *Person) AllGroups() []string { return slices.Concat(p.Groups, p.UserGroups) }
 
 // Label returns what others see of the person.
 func (p *Person) Label() string {
@@ -96,8 +107,9 @@ type Options struct {
 
 // A Service keeps the records of persons. It is safe for concurrent use.
 type Service struct {
-	opts    Options
-	guesses guesses
+	opts      Options
+	guesses   guesses
+	provision *Provisioning
 }
 
 // New returns a service.
@@ -105,7 +117,9 @@ func New(opts Options) *Service {
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
-	return &Service{opts: opts}
+	s := &Service{opts: opts}
+	s.provision = &Provisioning{people: s}
+	return s
 }
 
 // Projects returns the projects that a person has access to, as the configuration maps the groups now.
@@ -130,11 +144,11 @@ func (s *Service) Permissions(p *Person, project berth.ProjectID) (sum berth.Per
 
 // grants returns the grants of a person's groups.
 func (s *Service) grants(p *Person) (found []Grant) {
-	if p.Deactivated || p.Issuer != s.opts.Issuer {
+	if !p.Active() || p.Issuer != s.opts.Issuer {
 		return nil
 	}
 	for _, g := range s.opts.Grants {
-		if (g.Group == Everyone || slices.Contains(p.Groups, g.Group)) && g.Role.Permissions(g.Project) != 0 {
+		if (g.Group == Everyone || slices.Contains(p.AllGroups(), g.Group)) && g.Role.Permissions(g.Project) != 0 {
 			found = append(found, g)
 		}
 	}
@@ -148,56 +162,43 @@ func (s *Service) save(ctx context.Context, c Claims) (*Person, error) {
 	now := s.opts.Now().Unix()
 	p := &Person{ID: c.id(), Issuer: c.Issuer, Subject: c.Subject, Name: c.Name, Email: c.Email, Groups: c.Groups,
 		CreatedAt: now, SignedInAt: now}
-	body, err := json.Marshal(p)
+	o, err := objectOf(personKey(p.ID), now, p)
 	if err != nil {
-		return nil, fmt.Errorf("encode person: %w", err)
+		return nil, err
 	}
-	o := &store.Object{ObjectKey: personKey(p.ID), CreatedAt: now, Body: body}
-	err = s.opts.Objects.CreateObjects(ctx, house, o)
+	switch err = s.opts.Objects.CreateObjects(ctx, house, o); {
+	case err == nil:
+		err = s.commit(ctx, p, audit.PersonCreated, "")
+	case errors.Is(err, store.ErrExists):
+		p, err = s.change(ctx, p.ID, func(known *Person) {
+			known.Name, known.Email, known.Groups = c.Name, c.Email, c.Groups
+			if known.Active() {
+				known.SignedInAt = now
+			}
+		})
+	default:
+		err = fmt.Errorf("create person: %w", err)
+	}
 	if err == nil {
-		return p, s.commit(ctx, p, audit.PersonCreated, "")
+		err = s.Provisioning().adoptPerson(ctx, p)
 	}
-	if !errors.Is(err, store.ErrExists) {
-		return nil, fmt.Errorf("create person: %w", err)
+	if err != nil {
+		return nil, err
 	}
-	return s.change(ctx, p.ID, func(known *Person) {
-		known.Name, known.Email, known.Groups = c.Name, c.Email, c.Groups
-		if !known.Deactivated {
-			known.SignedInAt = now
-		}
-	})
+	return s.Get(ctx, p.ID)
 }
 
 // change changes the record of a person.
-func (s *Service) change(ctx context.Context, id string, change func(*Person)) (*Person, error) {
-	p := &Person{}
-	_, err := s.opts.Objects.UpdateObject(ctx, house, personKey(id), func(o *store.Object) error {
-		*p = Person{}
-		if err := json.Unmarshal(o.Body, p); err != nil {
-			return fmt.Errorf("decode person: %w", err)
-		}
-		change(p)
-		body, err := json.Marshal(p)
-		o.Body = body
-		return err
+func (s *Service) change(ctx context.Context, id string, edit func(*Person)) (*Person, error) {
+	return change(ctx, s.opts.Objects, personKey(id), func(p *Person) error {
+		edit(p)
+		return nil
 	})
-	if err != nil {
-		return nil, fmt.Errorf("change person %s: %w", id, err)
-	}
-	return p, nil
 }
 
 // Get returns a person.
 func (s *Service) Get(ctx context.Context, id string) (*Person, error) {
-	o, err := s.opts.Objects.GetObject(ctx, house, personKey(id))
-	if err != nil {
-		return nil, fmt.Errorf("read person %s: %w", id, err)
-	}
-	p := &Person{}
-	if err := json.Unmarshal(o.Body, p); err != nil {
-		return nil, fmt.Errorf("decode person %s: %w", id, err)
-	}
-	return p, nil
+	return get[Person](ctx, s.opts.Objects, personKey(id))
 }
 
 // List returns all persons, the oldest first.

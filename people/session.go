@@ -69,9 +69,9 @@ func (s *Service) SignIn(ctx context.Context, c Claims) (*Session, error) {
 		return nil, err
 	}
 	projects := s.Projects(p)
-	if p.Deactivated || len(projects) == 0 {
+	if !p.Active() || len(projects) == 0 {
 		refused := ErrNoAccess
-		if p.Deactivated {
+		if !p.Active() {
 			refused = ErrDeactivated
 		}
 		return nil, errors.Join(refused, s.commit(ctx, p, audit.PersonRefused, refused.Error()))
@@ -195,13 +195,5 @@ func (s *Service) delete(ctx context.Context, records []*record) error {
 }
 
 func (s *Service) token(ctx context.Context, hash string) (*record, error) {
-	o, err := s.opts.Objects.GetObject(ctx, house, tokenKey(hash))
-	if err != nil {
-		return nil, fmt.Errorf("read token: %w", err)
-	}
-	r := &record{}
-	if err := json.Unmarshal(o.Body, r); err != nil {
-		return nil, fmt.Errorf("decode token: %w", err)
-	}
-	return r, nil
+	return get[record](ctx, s.opts.Objects, tokenKey(hash))
 }

@@ -146,6 +146,7 @@ func (s *Server) newHandler(ctx context.Context, b *base, data *blobs, c *contai
 		Sandboxes: sandboxes,
 		SSH:       ssh,
 		SignIn:    s.programSignIn(b),
+		SCIM:      s.provisioning(b),
 		MCP: api.MCPOptions{Sessions: sessions, Commands: command.New(command.Options{Containers: c.service.Access()}),
 			Remove: remove},
 		OpenTerminal: openTerminal(b.Config.Terminal, c.service, b.Log),

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/api/scim"
 	"github.com/berth-run/berth/api/signin"
 	"github.com/berth-run/berth/people"
 	"github.com/berth-run/berth/people/oidc"
@@ -43,6 +44,20 @@ func (s *Server) programSignIn(b *base) *signin.Door {
 		return nil
 	}
 	return &signin.Door{People: b.people, Origin: b.door.Origin(), Admit: s.forwarded.admit, Now: time.Now}
+}
+
+// provisioning returns the door of SCIM, or nil.
+func (s *Server) provisioning(b *base) *scim.Door {
+	if b.door == nil {
+		return nil
+	}
+	records := b.people.Provisioning()
+	s.later(inBackground(func(ctx context.Context) {
+		if err := records.ApplyAll(ctx); err != nil && ctx.Err() == nil {
+			b.Log.Error("failed to apply what SCIM has provisioned; the next change applies it", "err", err)
+		}
+	}))
+	return scim.New(records)
 }
 
 // useInterval is how often the times of the last use of keys are saved.

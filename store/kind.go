@@ -50,9 +50,12 @@ const (
 	KindBlobs             Kind = "blobs"              // where the contents of blobs are
 	KindTrace             Kind = "trace"              // of a client's agent
 	KindTraceSpan         Kind = "trace.span"
-	KindPerson            Kind = "person"        // who has signed in
-	KindPersonToken       Kind = "person.token"  // of a session, by its hash
-	KindPersonLogin       Kind = "person.login"  // of a program that signs a person in, by the hash of its code
+	KindPerson            Kind = "person"       // who has signed in
+	KindPersonToken       Kind = "person.token" // of a session, by its hash
+	KindPersonLogin       Kind = "person.login" // of a program that signs a person in, by the hash of its code
+	KindSCIMUser          Kind = "scim.user"    // whom the provider of identities has provisioned
+	KindSCIMName          Kind = "scim.name"    // of a user, by its hash
+	KindSCIMGroup         Kind = "scim.group"
 	KindSSHKey            Kind = "ssh_key"       // a public key of a project
 	KindSSHKeyIndex       Kind = "ssh_key.index" // where a public key is, by its hash
 	KindSSHHostKey        Kind = "ssh_host_key"
@@ -120,6 +123,9 @@ var Kinds = map[Kind][]Kind{
 	KindPerson:            nil,
 	KindPersonToken:       nil,
 	KindPersonLogin:       nil,
+	KindSCIMUser:          nil,
+	KindSCIMName:          nil,
+	KindSCIMGroup:         nil,
 	KindSSHKey:            nil,
 	KindSSHKeyIndex:       nil,
 	KindSSHHostKey:        nil,

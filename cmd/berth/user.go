@@ -78,11 +78,11 @@ func newUserLs(open opener) *cobra.Command {
 			return printList(cmd.OutOrStdout(), l, rows, func(p people.Person) string { return p.ID },
 				"ID\tEMAIL\tNAME\tSTATUS\tSIGNED IN\tGROUPS", func(p people.Person) string {
 					status := "active"
-					if p.Deactivated {
+					if !p.Active() {
 						status = "deactivated"
 					}
 					return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s", l.id(p.ID), inLine(p.Email), l.cut(inLine(p.Name), 16),
-						status, l.since(now, p.SignedInAt), l.cut(inLine(strings.Join(p.Groups, " ")), 24))
+						status, l.since(now, p.SignedInAt), l.cut(inLine(strings.Join(p.AllGroups(), " ")), 24))
 				})
 		})
 	}

@@ -20,7 +20,7 @@ func TestSignInConfig(t *testing.T) {
 		"url: https://berth.example.com|url: http://[::1]": "",
 		"berth.example.com|berth.example.com/console":      `berth.yaml:4: sign_in.url: "https://berth.example.com/console" must have no path`,
 		"  url: https://berth.example.com\n|":              "sign_in.url: \"\" is not a URL",
-		"role: admin|role: owner":                          `berth.yaml:7: sign_in.projects[1].role: "owner" must be member, viewer, runner, approver, maintainer, auditor or admin`,
+		"role: admin|role: owner":                          `berth.yaml:7: sign_in.projects[1].role: "owner" must be member, viewer, runner, approver, maintainer, auditor, admin or provisioner`,
 		"role: admin|role: admin, project: proj_a":         "berth.yaml:7: sign_in.projects[1].project: an admin belongs to no project",
 		"project: proj_a|project: red":                     `berth.yaml:6: sign_in.projects[0].project: "red" is no id of a project`,
 		"group: a, |":                                      "sign_in.projects[0].group: it is missing",
