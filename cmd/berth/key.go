@@ -97,7 +97,7 @@ do more than that person, and ends with the person's access.
 	cmd.Flags().StringVar(&req.Name, "name", "", "name of the key")
 	cmd.Flags().StringVar(&req.Note, "note", "", "what the key is for")
 	cmd.Flags().StringVar(&req.Owner, "owner", "", "id or address of the person who answers for the key")
-	cmd.Flags().StringVar(&role, "role", "", "viewer, runner, approver or maintainer; of an admin key: auditor or admin")
+	cmd.Flags().StringVar(&role, "role", "", "viewer, runner, approver or maintainer; of an admin key: provisioner, auditor or admin")
 	cmd.Flags().StringArrayVar(&req.Scope.Routes, "route", nil,
 		"route that the key may use, such as 'POST /v1/responses' or 'GET *'; may be repeated")
 	cmd.Flags().StringArrayVar(&req.Scope.Tools, "tool", nil,

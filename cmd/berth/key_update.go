@@ -27,7 +27,7 @@ the new role.`,
 		Args:    cobra.ExactArgs(1),
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&role, "role", "", "viewer, runner, approver or maintainer; of an admin key: auditor or admin")
+	flags.StringVar(&role, "role", "", "viewer, runner, approver or maintainer; of an admin key: provisioner, auditor or admin")
 	flags.StringVar(&owner, "owner", "", `id or address of the person who answers for the key; "" for nobody`)
 	flags.StringVar(&name, "name", "", "name of the key")
 	flags.StringVar(&note, "note", "", "what the key is for")
