@@ -33,6 +33,8 @@ type (
 	SkillVersionID string // skillver_…
 	KeyID          string // key_…, an API key's name, not its secret
 	SSHKeyID       string // sshkey_…, a public key
+	ScheduleID     string // sched_…
+	ScheduleRunID  string // srun_…, a run of a schedule
 )
 
 // projectID matches the ids of projects that operators choose.
@@ -86,6 +88,8 @@ const (
 	PrefixPrompt          = "pmpt_"
 	PrefixKey             = "key_"
 	PrefixSSHKey          = "sshkey_"
+	PrefixSchedule        = "sched_"
+	PrefixScheduleRun     = "srun_"
 	PrefixRequest         = "req_"
 	PrefixWebhook         = "whe_"
 	PrefixDelivery        = "wh_"

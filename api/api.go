@@ -40,6 +40,7 @@ import (
 	"github.com/berth-run/berth/project"
 	"github.com/berth-run/berth/prompts"
 	"github.com/berth-run/berth/responses"
+	"github.com/berth-run/berth/schedules"
 	"github.com/berth-run/berth/skills"
 	"github.com/berth-run/berth/threads"
 	"github.com/berth-run/berth/traces"
@@ -266,7 +267,7 @@ func (h *handlers) routes() []exchange.Route {
 		on("GET /v1/models", h.models.list, readsQuery),
 		on("GET /v1/models/{model...}", h.models.get),
 		on("DELETE /v1/models/{model...}", h.models.delete),
-	}, h.endUsers.routes()...)
+	}, append(h.endUsers.routes(), h.schedules.routes()...)...)
 }
 
 // keyless returns the routes that need no key.
@@ -294,7 +295,8 @@ type Options struct {
 	Files        *files.Service
 	Uploads      *uploads.Service // of large files in parts
 	Skills       *skills.Service
-	Batches      *batch.Service // New makes it execute requests with this API
+	Batches      *batch.Service // New makes it execute requests with this API, as the next one
+	Schedules    *schedules.Service
 	Containers   *container.Service
 	Snapshots    *snapshot.Service // the containers' snapshots
 	Volumes      *volume.Service   // nil if the driver does not support volumes
@@ -361,6 +363,7 @@ type handlers struct {
 	uploads       *largeFiles
 	skills        *storedSkills
 	containers    *containers
+	schedules     *storedSchedules
 	snapshots     *snapshots
 	volumes       *volumes
 	sshKeys       *sshKeys
@@ -404,6 +407,7 @@ func New(opts Options) http.Handler {
 	var table *exchange.Table
 	handler := ex.Handler(func(x *exchange.Exchange, r *http.Request) { table.Serve(x, r) })
 	table = ex.Table(h.table(opts, ex, handler))
+	connectSchedules(opts, ex, func(x *exchange.Exchange, r *http.Request) { table.Serve(x, r) })
 	connectSSH(opts.SSH.Door, ex, func(x *exchange.Exchange, r *http.Request) { table.Serve(x, r) })
 	if opts.Batches != nil {
 		opts.Batches.Handle(execute(ex, table, opts.Containers))
@@ -455,6 +459,7 @@ func newHandlers(o Options, ex *exchange.Server) *handlers {
 		uploads:       &largeFiles{o.Uploads, o.Files, users},
 		skills:        &storedSkills{o.Skills},
 		containers:    &containers{o.Containers, o.Files, o.Exchange.Log, users},
+		schedules:     &storedSchedules{o.Schedules, rules, ex, o.Containers},
 		snapshots:     &snapshots{o.Snapshots},
 		volumes:       &volumes{o.Volumes},
 		sshKeys:       &sshKeys{o.SSH.Keys, o.SSH.Door, o.Containers},
@@ -481,16 +486,6 @@ func newHandlers(o Options, ex *exchange.Server) *handlers {
 		mcp:        newMCP(o, ports),
 		terminals:  newOpenTerminal(o, ex),
 	}
-}
-
-// newMessages returns the door of Anthropic's Messages API.
-func newMessages(o Options) *messages.Door {
-	opts := messages.Options{Engine: o.Engine, Journal: o.Journal, Models: o.Models.Models,
-		Batches: o.Batches.Messages(), Files: o.Files, Skills: o.Skills}
-	if o.Containers != nil {
-		opts.Containers, opts.Outputs = o.Containers, o.Containers.Files()
-	}
-	return messages.New(opts)
 }
 
 // newMCP returns the door of MCP, or nil if it is not served.

@@ -54,6 +54,7 @@ import (
 	"github.com/berth-run/berth/prompts"
 	"github.com/berth-run/berth/responses"
 	"github.com/berth-run/berth/sandbox"
+	"github.com/berth-run/berth/schedules"
 	"github.com/berth-run/berth/skills"
 	"github.com/berth-run/berth/sshkeys"
 	"github.com/berth-run/berth/store"
@@ -198,7 +199,8 @@ func newHouseWith(t *testing.T, kinds []tool.Kind, change func(*api.Options), ru
 			EndUsers: users},
 		Models: api.ModelOptions{Models: models},
 		Engine: h.engine, Journal: events, Webhooks: hooks, Files: uploads, Uploads: large, Skills: stored,
-		Batches: jobs, Containers: keeper, Snapshots: snapshots, Volumes: volumes, VectorStores: vectors,
+		Batches: jobs, Schedules: schedules.New(schedules.Options{Objects: st, Audit: record, Log: log}),
+		Containers: keeper, Snapshots: snapshots, Volumes: volumes, VectorStores: vectors,
 		Projects: project.New(project.Options{Objects: st, Keys: st, Audit: record}),
 		Bundles: bundle.New(bundle.Options{Responses: st, Containers: st, Objects: st, Engine: h.engine,
 			Journal: events, ContainerService: keeper, Snapshots: snapshots, Files: uploads, SpoolDir: t.TempDir(),
@@ -225,6 +227,7 @@ func newHouseWith(t *testing.T, kinds []tool.Kind, change func(*api.Options), ru
 	worker, stopWorker := context.WithCancel(context.Background())
 	var working sync.WaitGroup
 	working.Go(func() { opts.Batches.Run(worker) })
+	working.Go(func() { opts.Schedules.Run(worker) })
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()

@@ -164,9 +164,17 @@ var probed = map[string][]string{
 	"GET /v1/ssh_keys":                          {`/v1/ssh_keys?after={ssh_key}`},
 	"GET /v1/ssh_keys/{ssh_key}":                {`/v1/ssh_keys/{ssh_key}`},
 	"DELETE /v1/ssh_keys/{ssh_key}":             {`/v1/ssh_keys/{ssh_key}`},
-	"POST /v1/containers/{container}/pause":     {`/v1/containers/{container}/pause`},
-	"POST /v1/containers/{container}/resume":    {`/v1/containers/{container}/resume`},
-	"POST /v1/vector_stores":                    {`/v1/vector_stores {"file_ids":["{file}"]}`},
+	"POST /v1/schedules":                        nil, // its request is checked when it runs: TestScheduleRights
+	"GET /v1/schedules":                         {`/v1/schedules?after={schedule}`},
+	"GET /v1/schedules/{schedule}":              {`/v1/schedules/{schedule}`},
+	"POST /v1/schedules/{schedule}":             {`/v1/schedules/{schedule} {"name":"x"}`},
+	"DELETE /v1/schedules/{schedule}":           {`/v1/schedules/{schedule}`},
+	"POST /v1/schedules/{schedule}/run":         {`/v1/schedules/{schedule}/run`},
+	"GET /v1/schedules/{schedule}/runs": {`/v1/schedules/{schedule}/runs`,
+		`/v1/schedules/$schedule/runs?after={schedule_run}`},
+	"POST /v1/containers/{container}/pause":  {`/v1/containers/{container}/pause`},
+	"POST /v1/containers/{container}/resume": {`/v1/containers/{container}/resume`},
+	"POST /v1/vector_stores":                 {`/v1/vector_stores {"file_ids":["{file}"]}`},
 	"GET /v1/vector_stores": {`/v1/vector_stores?after={vector_store}`,
 		`/v1/vector_stores?before={vector_store}`},
 	"GET /v1/vector_stores/{vector_store}":         {`/v1/vector_stores/{vector_store}`},
@@ -368,6 +376,9 @@ func (h *house) furnish() map[string]string {
 	ids["webhook"] = post("/v1/webhook_endpoints",
 		`{"name":"x","url":"https://hooks.example","event_types":["response.completed"]}`).id()
 	ids["delivery"] = h.delivery(ids["webhook"])
+	ids["schedule"] = post("/v1/schedules",
+		`{"cron":"@yearly","status":"paused","request":{"model":"scripted","input":"x"}}`).id()
+	ids["schedule_run"] = post("/v1/schedules/"+ids["schedule"]+"/run", `{}`).id()
 	ids["ssh_key"] = post("/v1/ssh_keys", `{"public_key":"`+newSSHKey(h.t)+`"}`).id()
 	ids["trace"], ids["span"] = fmt.Sprintf("trace_%032x", len(h.token)+1<<60), fmt.Sprintf("span_%024x",
 		len(h.token)+1<<60)

@@ -140,6 +140,14 @@ var permissions = map[string]berth.Permission{
 	"GET /v1/ssh_keys/{ssh_key}":    toRead,
 	"DELETE /v1/ssh_keys/{ssh_key}": toAttach, // one of another key only with toManage
 
+	"POST /v1/schedules":                toRun, // it may do what its caller may
+	"GET /v1/schedules":                 toRead,
+	"GET /v1/schedules/{schedule}":      toRead,
+	"POST /v1/schedules/{schedule}":     toRun, // one of another key only with toManage, as the next two
+	"DELETE /v1/schedules/{schedule}":   toRun,
+	"POST /v1/schedules/{schedule}/run": toRun,
+	"GET /v1/schedules/{schedule}/runs": toRead,
+
 	"POST /v1/volumes":            toManage,
 	"GET /v1/volumes":             toRead,
 	"GET /v1/volumes/{volume}":    toRead,

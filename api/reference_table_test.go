@@ -11,6 +11,7 @@ import (
 	"github.com/berth-run/berth/api/reference"
 	"github.com/berth-run/berth/bundle"
 	"github.com/berth-run/berth/container"
+	"github.com/berth-run/berth/schedules"
 	"github.com/berth-run/berth/sshkeys"
 	"github.com/berth-run/berth/webhook"
 )
@@ -44,6 +45,7 @@ func described() []reference.Section {
 		}},
 		{Name: "Containers", Routes: containerRoutes()},
 		{Name: "SSH", Routes: sshRoutes()},
+		{Name: "Schedules", Routes: scheduleRoutes()},
 		{Name: "Volumes", Routes: volumeRoutes()},
 		{Name: "Snapshots", Routes: snapshotRoutes()},
 		{Name: "Templates", Routes: []*reference.Route{
@@ -237,6 +239,24 @@ func sshRoutes() []*reference.Route {
 			page+"#public-keys").Query(reference.Paging...).Gives(listOf[*sshkeys.Key]()),
 		route("GET /v1/ssh_keys/{ssh_key}", "Get a public key", page+"#public-keys").Gives(sshkeys.Key{}),
 		route("DELETE /v1/ssh_keys/{ssh_key}", "Remove a public key", page+"#public-keys").Gives(exchange.Deletion{}),
+	}
+}
+
+func scheduleRoutes() []*reference.Route {
+	const page = "schedules.md"
+	h := &storedSchedules{rules: rules}
+	return []*reference.Route{
+		route("POST /v1/schedules", "Create a schedule", page).Takes(h.scheduleBody("request"),
+			scheduleRequest{}).Gives(schedules.Schedule{}),
+		route("GET /v1/schedules", "List schedules",
+			page).Query(reference.Paging...).Gives(listOf[*schedules.Schedule]()),
+		route("GET /v1/schedules/{schedule}", "Get a schedule", page).Gives(schedules.Schedule{}),
+		route("POST /v1/schedules/{schedule}", "Change, pause or resume a schedule", page).Takes(h.scheduleBody(),
+			scheduleRequest{}).Gives(schedules.Schedule{}),
+		route("DELETE /v1/schedules/{schedule}", "Delete a schedule", page).Gives(exchange.Deletion{}),
+		route("POST /v1/schedules/{schedule}/run", "Run a schedule now", page).Gives(schedules.Run{}),
+		route("GET /v1/schedules/{schedule}/runs", "List the runs of a schedule",
+			page).Query(reference.Paging...).Gives(listOf[*schedules.Run]()),
 	}
 }
 

@@ -79,6 +79,11 @@ const (
 	SealKeyRotated    Action = "seal_key.rotated"
 	SSHKeyCreated     Action = "ssh_key.created" // Object, Name: the fingerprint; as in the next one
 	SSHKeyDeleted     Action = "ssh_key.deleted"
+	ScheduleCreated   Action = "schedule.created" // Object: the schedule, Name; as in the next ones
+	ScheduleUpdated   Action = "schedule.updated" // Reason: its status
+	ScheduleDeleted   Action = "schedule.deleted"
+	ScheduleStarted   Action = "schedule.started" // Reason: the response of the run
+	ScheduleStopped   Action = "schedule.stopped" // Reason: why its key may not run it any more
 	// Name: the fingerprint of the public key, or who a certificate is for; Address: the client's; Reason: password,
 	// publickey, certificate or tunnel
 	SSHConnected    Action = "ssh.connected"

@@ -23,6 +23,8 @@ var badges = map[string]badge{
 	"starting":    {Kind: "busy", Icon: "loader-circle", Label: "Starting"},
 	"paused":      {Kind: "idle", Icon: "circle-pause", Label: "Paused"},
 	"asleep":      {Kind: "idle", Icon: "moon", Label: "Asleep"},
+	"stopped":     {Kind: "bad", Icon: "circle-x", Label: "Stopped"},
+	"skipped":     {Kind: "idle", Icon: "circle-dashed", Label: "Skipped"},
 	"ended":       {Kind: "idle", Icon: "circle-stop", Label: "Ended"},
 	"delivered":   {Kind: "good", Icon: "circle-check", Label: "Delivered"},
 	"pending":     {Kind: "busy", Icon: "clock", Label: "Pending"},

@@ -31,6 +31,7 @@ var (
 		{"files", "Files", "/console/files", "page"},
 		{"library", "Vector stores", "/console/vector-stores", "page"},
 		{"list-checks", "Batches", "/console/batches", "page"},
+		{"timer", "Schedules", "/console/schedules", "page"},
 		{"plug", "Connect a client", "/console/connect", "page"},
 		{"waypoints", "Traces", "/console/traces", "page"}, {"database", "Storage", "/console/storage", "page"},
 		{"layers", "Snapshots", "/console/snapshots", "page"}, {"webhook", "Webhooks", "/console/webhooks", "page"},

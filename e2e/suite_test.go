@@ -60,7 +60,7 @@ var suites = []suite{
 		"TestLogsHoldNoSecrets", "TestMCPKilled", "TestMessages", "TestMove", "TestMoveKilled", "TestClientsNode",
 		"TestCompose", "TestComposeCluster", "TestOutage", "TestOnPostgres", "TestPostgresRestarts",
 		"TestPreviewHost", "TestProgram", "TestProgramKilled", "TestProxy", "TestClientsPython", "TestRegistries",
-		"TestRetryAfterCrash", "TestSession", "TestShellDefault", "TestSkill", "TestSkillPrompt", "TestSkillStartKilled",
+		"TestRetryAfterCrash", "TestScheduleKilled", "TestClusterSchedules", "TestSession", "TestShellDefault", "TestSkill", "TestSkillPrompt", "TestSkillStartKilled",
 		"TestSkillDeleted", "TestSkillSession", "TestSlowDisk", "TestSnapshotCrash", "TestSSH", "TestStopWithSockets",
 		"TestStartKilled", "TestStopUnmountsVolumes", "TestStopAll", "TestStopRefuses", "TestBusyBox",
 		"TestTraces", "TestOrdinaryUser", "TestVendorComputer", "TestVendorComputerHosted", "TestVendorTools",

@@ -28,6 +28,7 @@ import (
 	"github.com/berth-run/berth/prompts"
 	"github.com/berth-run/berth/responses"
 	"github.com/berth-run/berth/sandbox"
+	"github.com/berth-run/berth/schedules"
 	"github.com/berth-run/berth/server/state"
 	"github.com/berth-run/berth/server/templates"
 	"github.com/berth-run/berth/threads"
@@ -49,7 +50,7 @@ func (b *base) spoolDir() (string, error) {
 
 // newHandler creates the API, after undoing imports that a crash interrupted.
 func (s *Server) newHandler(ctx context.Context, b *base, data *blobs, c *containers, r *engineParts,
-	batches *batch.Service) (http.Handler, error) {
+	batches *batch.Service, planned *schedules.Service) (http.Handler, error) {
 	spool, err := b.spoolDir()
 	if err != nil {
 		return nil, err
@@ -163,8 +164,8 @@ func (s *Server) newHandler(ctx context.Context, b *base, data *blobs, c *contai
 			Threads: threads.New(threads.Options{Objects: b.db, Responses: b.db, Engine: r.engine, Journal: r.journal,
 				Files: data.files, ContainerFiles: c.service.Files(), VectorStores: data.vectors, Log: b.Log})},
 		Engine: r.engine, Journal: r.journal, Webhooks: r.webhooks, Containers: c.service, Templates: c.templates,
-		Files: data.files, Uploads: data.uploads, Skills: data.skills, Batches: batches, Snapshots: data.snapshots,
-		Volumes: volumes, Bundles: bundles, VectorStores: data.vectors,
+		Files: data.files, Uploads: data.uploads, Skills: data.skills, Batches: batches, Schedules: planned,
+		Snapshots: data.snapshots, Volumes: volumes, Bundles: bundles, VectorStores: data.vectors,
 		Projects: project.New(project.Options{Objects: b.db, Keys: b.db, Audit: b.audit, Owners: b.people.Owner}),
 		Models: api.ModelOptions{Models: r.models, Upstreams: r.upstreams, Currency: b.Config.Currency,
 			Priced: s.priced.Load},

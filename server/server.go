@@ -91,10 +91,12 @@ func New(ctx context.Context, o Options) (s *Server, err error) {
 	s.later(startErasing(base, &project.Eraser{Projects: project.New(project.Options{Objects: base.db}),
 		Sources: data.sources(), Audit: base.audit}))
 	batches := newBatches(base, blobs, running.webhooks)
-	if s.handler, err = s.newHandler(ctx, base, blobs, containers, running, batches); err != nil {
+	planned := newSchedules(base)
+	if s.handler, err = s.newHandler(ctx, base, blobs, containers, running, batches, planned); err != nil {
 		return s, err
 	}
 	s.later(base.startOnce("batches", batches.Run))
+	s.later(base.startOnce("schedules", planned.Run))
 	stop, err := base.cluster.Serve(ctx, o.Config.Cluster.Listen, s.serveForwarded, remover.removeHere)
 	if err != nil {
 		return s, fmt.Errorf("cluster.listen: %w", err)

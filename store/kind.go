@@ -63,6 +63,8 @@ const (
 	KindEndUserSettings   Kind = "end_user.settings" // of a project
 	KindEndUserLink       Kind = "end_user.link"     // an object that belongs to an end user
 	KindEndUserUsage      Kind = "end_user.usage"    // of a response
+	KindSchedule          Kind = "schedule"
+	KindScheduleRun       Kind = "schedule.run"
 )
 
 // OfContainer is a container as the parent of an object.
@@ -129,4 +131,6 @@ var Kinds = map[Kind][]Kind{
 	KindSSHKey:            nil,
 	KindSSHKeyIndex:       nil,
 	KindSSHHostKey:        nil,
+	KindSchedule:          nil,
+	KindScheduleRun:       {KindSchedule},
 }

@@ -95,8 +95,8 @@ Environment:
 		commands  []*cobra.Command
 	}{
 		{"work", "Work with a server:", []*cobra.Command{newRun(), newResponse(), newConversation(), newSession(),
-			newBatch(), newFile(), newVectorStore(), newPrompt(), newSkill(), newTrace(), newModels(), newMCP(),
-			newLogin(), newLogout(), newWhoAmI(), newContext()}},
+			newBatch(), newSchedule(), newFile(), newVectorStore(), newPrompt(), newSkill(), newTrace(), newModels(),
+			newMCP(), newLogin(), newLogout(), newWhoAmI(), newContext()}},
 		{"container", "Containers:", []*cobra.Command{newCreate(), newPs(), newInspect(), newExec(), newAttach(),
 			newCp(), newPort(), newSSHKey(), newSSHProxy(), newDesktop(), newLogs(), newTop(),
 			newPause(), newResume(), newFork(), newSnapshot(), newVolume(), newRm()}},

@@ -66,6 +66,7 @@ var Imports = map[string][]string{
 	"skills":                {"", "audit", "blob", "store"},
 	"secrets":               {"", "audit", "store"},
 	"sshkeys":               {"", "audit", "store"},
+	"schedules":             {"", "audit", "internal/backoff", "internal/clock", "internal/rule", "store"},
 	"files/uploads":         {"", "audit", "blob", "files", "store"},
 	"bundle": {"", "engine", "files", "guest", "layer", "internal/jsonscan", "internal/ration",
 		"internal/seal", "journal", "model", "container", "container/snapshot", "skills", "store", "tool"},
@@ -156,7 +157,7 @@ var Imports = map[string][]string{
 		"bundle", "completions", "container", "container/command", "container/process", "container/session",
 		"container/snapshot", "container/volume", "conversations", "diskspace", "docs", "enduser", "engine", "files",
 		"files/uploads", "guest", "internal/conns", "internal/jsonscan", "internal/nofile", "internal/rule", "journal",
-		"model", "model/embedding", "project", "prompts", "responses", "site", "skills", "ssh",
+		"model", "model/embedding", "project", "prompts", "responses", "schedules", "site", "skills", "ssh",
 		"sshkeys", "threads", "traces", "usage", "vectorstore", "webhook"},
 	"ssh":          {"", "audit", "guest", "internal/clock", "internal/nofile", "sshkeys", "store"},
 	"site":         {"", "console/assets", "site/manual"},
@@ -184,7 +185,7 @@ var Imports = map[string][]string{
 	"api/assistants": {"", "api/exchange", "internal/rule", "threads", "vectorstore"},
 	"api/preview": {"", "api/exchange", "container", "egress", "internal/conns", "internal/forward",
 		"internal/rule"},
-	"console": {"", "console/assets", "console/markdown", "guest", "internal/connect", "internal/jsonscan",
+	"console": {"", "schedules", "console/assets", "console/markdown", "guest", "internal/connect", "internal/jsonscan",
 		"internal/sse", "people"},
 	"console/assets":       {},
 	"console/markdown":     {"internal/jail"},
@@ -240,11 +241,10 @@ var Imports = map[string][]string{
 		"skills", "store", "store/postgres", "store/sealed", "store/sqlite", "store/transfer"},
 	"server/embedded":      {},
 	"server/embedded/pack": {},
-	"cmd/berth": {"", "audit", "bundle", "console/markdown", "container", "guest", "image",
-		"image/registry", "internal/connect", "internal/jsonscan", "internal/sse", "people", "project", "release",
-		"server", "server/config",
-		"server/doctor", "server/driver", "server/state", "sshkeys", "store", "tool/program/javascript",
-		"vectorstore/document", "webhook"},
+	"cmd/berth": {"", "audit", "bundle", "console/markdown", "container", "guest", "image", "image/registry",
+		"internal/connect", "internal/jsonscan", "internal/sse", "people", "project", "release", "server",
+		"server/config", "schedules", "server/doctor", "server/driver", "server/state", "sshkeys", "store",
+		"tool/program/javascript", "vectorstore/document", "webhook"},
 	"cmd/berth-guest": {"guest/boot", "guest/editor", "guest/listener", "guest/route", "guest/serial", "guest/server",
 		"guest/sftp"},
 	"demo/gen":              {},
@@ -326,7 +326,7 @@ func checkDoors(imports map[string][]string) (broken []string) {
 // Clocked lists the packages that have a clock (internal/clock). They read the time and wait by it alone, because with
 // two clocks their tests would depend on the speed of the machine.
 var Clocked = []string{"audit", "container", "container/build", "container/deadline", "container/process",
-	"container/session", "container/snapshot", "container/volume", "enduser"}
+	"container/session", "container/snapshot", "container/volume", "enduser", "schedules"}
 
 // timed lists what a package with a clock must not use: these read the time of the system, or wait by it.
 var timed = map[string][]string{
