@@ -169,10 +169,16 @@ func (s *Service) dispatch(ctx context.Context, works *sync.WaitGroup) error {
 
 // dispatchRuns works on the first of a schedule's runs, and applies the rule for overlaps to the others.
 func (s *Service) dispatchRuns(ctx context.Context, k key, runs []berth.ScheduleRunID, works *sync.WaitGroup) error {
-	head := s.current(k)
+	head, newest := s.current(k), runs[len(runs)-1]
+	if head == newest {
+		return nil
+	}
+	r, err := s.get(ctx, k)
+	if err != nil {
+		return err
+	}
 	if head == "" {
-		var err error
-		if head, err = s.first(ctx, k, runs); err != nil || head == "" {
+		if head, err = s.first(ctx, k, runs, r.Overlap == OverlapReplace); err != nil || head == "" {
 			return err
 		}
 		s.begin(ctx, k, head, works)
@@ -181,17 +187,16 @@ func (s *Service) dispatchRuns(ctx context.Context, k key, runs []berth.Schedule
 	if len(runs) == 0 {
 		return nil
 	}
-	r, err := s.get(ctx, k)
-	if err != nil {
-		return err
-	}
 	reason := "The run before it has not ended."
 	switch r.Overlap {
 	case OverlapQueue:
 		runs, reason = runs[min(maxQueue, len(runs)):], fmt.Sprintf("%d runs wait already.", maxQueue)
 	case OverlapReplace:
-		runs, reason = runs[:len(runs)-1], "A later run has replaced it."
-		s.supersede(k, head)
+		reason = "A later run has replaced it."
+		if head != newest {
+			runs = runs[:len(runs)-1]
+			s.supersede(k, head)
+		}
 	}
 	now := s.opts.Clock.Now()
 	for _, id := range runs {
@@ -217,8 +222,10 @@ func (s *Service) current(k key) berth.ScheduleRunID {
 	return ""
 }
 
-// first returns the run of a schedule that has started, or the first one. It returns "" if there is none.
-func (s *Service) first(ctx context.Context, k key, runs []berth.ScheduleRunID) (berth.ScheduleRunID, error) {
+// first returns the run of a schedule that has started, or the first one, or with newest the last one. It returns "" if
+// there is none.
+func (s *Service) first(ctx context.Context, k key, runs []berth.ScheduleRunID, newest bool) (berth.ScheduleRunID,
+	error) {
 	if len(runs) == 1 {
 		return runs[0], nil
 	}
@@ -231,7 +238,7 @@ func (s *Service) first(ctx context.Context, k key, runs []berth.ScheduleRunID) 
 		if err != nil {
 			return "", err
 		}
-		if r.EndedAt == nil && (first == "" || r.StartedAt != nil) {
+		if r.EndedAt == nil && (first == "" || newest || r.StartedAt != nil) {
 			if first = id; r.StartedAt != nil {
 				break
 			}

@@ -28,6 +28,7 @@ type fake struct {
 	refusal   *Answer
 	attempts  int
 	news      chan berth.ResponseID // receives each new response
+	hold      chan struct{}         // blocks Cancel until it is closed; nil: it does not
 	tried     chan struct{}         // receives after each refusal
 }
 
@@ -58,6 +59,9 @@ func (f *fake) Create(_ context.Context, c berth.Caller, body []byte, once strin
 }
 
 func (f *fake) Cancel(_ context.Context, _ berth.Caller, id berth.ResponseID) error {
+	if f.hold != nil {
+		<-f.hold
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.cancelled = append(f.cancelled, id)
@@ -342,11 +346,16 @@ func TestMissed(t *testing.T) {
 }
 
 // overlapping runs a schedule with a rule until the times 10:01, 10:02 and 10:03 are due, of which the first runs.
-func overlapping(t *testing.T, rule string) (h *house, id berth.ScheduleID, works *sync.WaitGroup) {
+// Before each later step, it calls between.
+func overlapping(t *testing.T, rule string, between func(*house, *sync.WaitGroup)) (h *house, id berth.ScheduleID,
+	works *sync.WaitGroup) {
 	h = newHouse(t)
 	s := h.every(Change{Overlap: &rule})
 	works = &sync.WaitGroup{}
 	for i := range 3 {
+		if i > 0 && between != nil {
+			between(h, works)
+		}
 		h.clock.Advance(time.Minute)
 		if _, err := h.svc.step(t.Context(), works); err != nil {
 			t.Fatal(err)
@@ -359,7 +368,7 @@ func overlapping(t *testing.T, rule string) (h *house, id berth.ScheduleID, work
 }
 
 func TestOverlapSkip(t *testing.T) {
-	h, id, works := overlapping(t, OverlapSkip)
+	h, id, works := overlapping(t, OverlapSkip, nil)
 	h.want(id, "10:01 in_progress", "10:02 skipped The run before it has not ended.",
 		"10:03 skipped The run before it has not ended.")
 	h.fake.ends["resp_0_key_me"] <- berth.StatusFailed
@@ -370,7 +379,7 @@ func TestOverlapSkip(t *testing.T) {
 }
 
 func TestOverlapQueue(t *testing.T) {
-	h, id, works := overlapping(t, OverlapQueue)
+	h, id, works := overlapping(t, OverlapQueue, nil)
 	h.want(id, "10:01 in_progress", "10:02 queued", "10:03 queued")
 	for i := range 3 {
 		h.fake.ends[berth.ResponseID(fmt.Sprintf("resp_%d_key_me", i))] <- berth.StatusCompleted
@@ -383,11 +392,14 @@ func TestOverlapQueue(t *testing.T) {
 		}
 	}
 	h.want(id, "10:01 completed", "10:02 completed", "10:03 completed")
-	h.fake.refusal = &Answer{Status: 503, Message: "busy"}
-	for range maxQueue + 3 {
+	for i := range maxQueue + 3 {
 		h.clock.Advance(time.Minute)
 		if _, err := h.svc.step(t.Context(), works); err != nil {
 			t.Fatal(err)
+		}
+		if i == 0 {
+			defer works.Wait()
+			defer func(end chan<- berth.Status) { end <- berth.StatusCompleted }(h.fake.ends[<-h.fake.news])
 		}
 	}
 	waits := 0
@@ -401,21 +413,33 @@ func TestOverlapQueue(t *testing.T) {
 	}
 }
 
+// The newest run replaces the others, whether the first has ended when the third is due or not.
 func TestOverlapReplace(t *testing.T) {
-	h, id, works := overlapping(t, OverlapReplace)
-	works.Wait()
-	if len(h.fake.cancelled) != 1 || h.fake.cancelled[0] != "resp_0_key_me" {
-		t.Errorf("cancelled %v", h.fake.cancelled)
-	}
-	if _, err := h.svc.step(t.Context(), works); err != nil {
-		t.Fatal(err)
-	}
-	next := <-h.fake.news
-	h.fake.ends[next] <- berth.StatusCompleted
-	works.Wait()
-	got := h.runs(id)
-	if got[0] != "10:01 cancelled" || got[2] != "10:03 completed" && got[1] != "10:02 completed" {
-		t.Errorf("got %q", got)
+	for _, slow := range []bool{false, true} {
+		hold := make(chan struct{})
+		step := 0
+		h, id, works := overlapping(t, OverlapReplace, func(h *house, works *sync.WaitGroup) {
+			switch step++; {
+			case slow:
+				h.fake.hold = hold
+			case step == 2:
+				works.Wait()
+			}
+		})
+		if slow {
+			close(hold)
+			works.Wait()
+			if _, err := h.svc.step(t.Context(), works); err != nil {
+				t.Fatal(err)
+			}
+		}
+		next := <-h.fake.news
+		h.fake.ends[next] <- berth.StatusCompleted
+		works.Wait()
+		h.want(id, "10:01 cancelled", "10:02 skipped A later run has replaced it.", "10:03 completed")
+		if len(h.fake.cancelled) != 1 || h.fake.cancelled[0] != "resp_0_key_me" {
+			t.Errorf("slow %v: cancelled %v", slow, h.fake.cancelled)
+		}
 	}
 }
 
