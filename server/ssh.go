@@ -16,7 +16,7 @@ import (
 
 // openSSH makes the door of SSH, which the API connects.
 func (s *Server) openSSH(ctx context.Context, b *base, containers *container.Service) (api.SSHOptions, error) {
-	host, err := ssh.HostKey(ctx, b.db)
+	host, err := sshkeys.HostKey(ctx, b.db)
 	if err != nil {
 		return api.SSHOptions{}, err
 	}

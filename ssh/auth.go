@@ -14,7 +14,6 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/audit"
-	"github.com/berth-run/berth/store"
 )
 
 // An Authority signs certificates of users. The principals of a certificate are the projects that it is for.
@@ -150,7 +149,7 @@ func (d *Door) find(ctx context.Context, p berth.ProjectID, ref string) (berth.C
 	if ref == "" {
 		return "", nil
 	}
-	list, _, err := d.opts.Containers.List(ctx, p, ref, store.Page{Limit: 100})
+	list, _, err := d.opts.Containers.List(ctx, p, ref, berth.Page{Limit: 100})
 	if err != nil {
 		return "", fmt.Errorf("find container by name: %w", err)
 	}

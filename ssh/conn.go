@@ -85,7 +85,8 @@ func (c *conn) house() (client *guest.Client, release func()) {
 
 // record records an action of the connection.
 func (c *conn) record(e audit.Entry) {
-	e.Project, e.Key, e.Container, e.Address, e.Name = c.caller.Project, c.caller.Key, c.container, c.remote, c.name
+	e.Project, e.Key, e.Person, e.Container = c.caller.Project, c.caller.Key, c.caller.Person, c.container
+	e.Address, e.Name = c.remote, c.name
 	if c.door.opts.Audit != nil {
 		c.door.opts.Audit.Record(e)
 	}

@@ -27,7 +27,6 @@ import (
 	"github.com/berth-run/berth/internal/clock"
 	"github.com/berth-run/berth/internal/nofile"
 	"github.com/berth-run/berth/sshkeys"
-	"github.com/berth-run/berth/store"
 )
 
 // Pattern names connections of SSH in the table of permissions and in the scopes of keys, however they come.
@@ -42,7 +41,7 @@ type Identity interface {
 // Containers finds containers; *container.Service is one.
 type Containers interface {
 	Get(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (*berth.Container, error)
-	List(ctx context.Context, p berth.ProjectID, name string, page store.Page) ([]*berth.Container, bool, error)
+	List(ctx context.Context, p berth.ProjectID, name string, page berth.Page) ([]*berth.Container, bool, error)
 }
 
 // Recorder records actions; *audit.Log is one.

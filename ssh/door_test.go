@@ -143,12 +143,13 @@ func newHouse(t *testing.T, limits Limits, authorities ...Authority) *house {
 	t.Cleanup(func() { db.Close() })
 	h := &house{t: t, db: db, now: clock.NewManual(time.Now()), policy: "none", news: make(chan audit.Entry, 1000),
 		callers: map[string]berth.Caller{
-			"sk-a":      {Project: "proj_a", Key: "key_a", Permissions: berth.AllPermissions("proj_a")},
+			"sk-a": {Project: "proj_a", Key: "key_a", Person: "ann@example.com",
+				Permissions: berth.AllPermissions("proj_a")},
 			"sk-b":      {Project: "proj_b", Key: "key_b", Permissions: berth.AllPermissions("proj_b")},
 			"sk-viewer": {Project: "proj_a", Key: "key_v", Permissions: berth.RoleViewer.Permissions("proj_a")},
 		}}
 	h.keys = sshkeys.New(sshkeys.Options{Objects: db, Now: h.now.Now})
-	host, err := HostKey(t.Context(), db)
+	host, err := sshkeys.HostKey(t.Context(), db)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -244,7 +245,8 @@ func TestSignIn(t *testing.T) {
 		{"", ssh.Password("sk-a"), ""},
 	} {
 		c := h.mustDial(test.user, test.auth)
-		if got := h.await(audit.SSHConnected); got.Container != test.want || got.Address == "" || got.Key == "" {
+		if got := h.await(audit.SSHConnected); got.Container != test.want || got.Address == "" || got.Key == "" ||
+			got.Key == "key_a" && got.Person != "ann@example.com" {
 			t.Errorf("%s: %+v, want the container %q", test.user, got, test.want)
 		}
 		c.Close()
@@ -454,7 +456,7 @@ func TestSilentClient(t *testing.T) {
 // The host's key stays.
 func TestHostKey(t *testing.T) {
 	h := newHouse(t, Limits{})
-	again, err := HostKey(t.Context(), h.db)
+	again, err := sshkeys.HostKey(t.Context(), h.db)
 	if err != nil || ssh.FingerprintSHA256(again.PublicKey()) != ssh.FingerprintSHA256(h.door.HostKey()) {
 		t.Errorf("the second key differs: %v", err)
 	}
