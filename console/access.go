@@ -1,6 +1,7 @@
 package console
 
 import (
+	"errors"
 	"net/http"
 
 	"github.com/berth-run/berth"
@@ -50,6 +51,9 @@ func (t formToken) why(route string, needed ...berth.Permission) string {
 		t.visit.access = t.visit.console.Access(r)
 	}
 	if err := t.visit.access(route, needed...); err != nil {
+		if e, ok := errors.AsType[*berth.Error](err); ok {
+			return e.Message
+		}
 		return err.Error()
 	}
 	return ""

@@ -65,6 +65,9 @@ func (c chain) Took() string {
 	return took((*c.Last.CompletedAt - c.Last.CreatedAt) * 1000)
 }
 
+// Runs reports whether the last response runs. The list does not know when one ended that did not complete.
+func (c chain) Runs() bool { return !c.Last.Status.Final() }
+
 // A chainsPage is the list of chains.
 type chainsPage struct {
 	Chains []chain
@@ -228,7 +231,11 @@ func (p *chainsPage) read(v *visit, titles map[berth.ResponseID]string) error {
 		Tag: field("tag"), Open: berth.ResponseID(field("open"))}
 	query := p.query()
 	if asked.Get("after") == "" && p.Search == "" && p.Tag == "" {
-		p.Events = "/console/responses/events?" + query.Encode()
+		shown := p.query()
+		if p.Open != "" {
+			shown.Set("open", string(p.Open)) // each event draws the list anew
+		}
+		p.Events = "/console/responses/events?" + shown.Encode()
 	}
 	read := url.Values{"limit": {chainsRead}, "order": {"desc"}}
 	for _, name := range []string{"status", "model", "search", "after"} {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -46,4 +47,23 @@ func rowOf(c chain) string {
 		sum = money(c.Cost)
 	}
 	return fmt.Sprintf("%s from %s: %d responses, %d tokens, %s", c.Last.ID, c.First, c.Responses, c.Tokens, sum)
+}
+
+// A run that has ended without completing does not count on: the list has no end of it.
+func TestChainTook(t *testing.T) {
+	var found []*summary
+	err := json.Unmarshal([]byte(`[{"id":"a","status":"in_progress","created_at":1},{"id":"b","status":"cancelled","created_at":1},
+		{"id":"c","status":"completed","created_at":1,"completed_at":4}]`), &found)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var page strings.Builder
+	if err = templates().ExecuteTemplate(&page, "chainlist", &chainsPage{Chains: chainsOf(found)}); err != nil {
+		t.Fatal(err)
+	}
+	rows := strings.Split(page.String(), "<tr")[2:]
+	if len(rows) != 3 || !strings.Contains(rows[0], "data-since") || !strings.Contains(rows[1], "p2\">–<") ||
+		!strings.Contains(rows[2], "p2\">3.0 s<") {
+		t.Errorf("got %q", rows)
+	}
 }

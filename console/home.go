@@ -133,7 +133,7 @@ func (p *homePage) readSpending(v *visit) error {
 			p.Spent[i].Project = names[p.Spent[i].ProjectID]
 		}
 	}
-	u := usagePage{Days: homeDays, By: "project_id"}
+	u := usagePage{Days: homeDays, Period: "day", By: "project_id"}
 	if p.Month != nil {
 		u.Limit = p.Month.Limit
 	}

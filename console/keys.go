@@ -22,7 +22,7 @@ type keysPage struct {
 	Form    formToken
 	Persons bool             // people sign in, and may own keys
 	Created *keyRow          // a key that was created just now, with its value
-	Clients []connect.Client // the lines of clients with that key; nil for admin keys
+	Clients []connect.Client // the lines of clients with that key; nil if it may not run anything
 }
 
 // A keyRow is a key in the API's answers.
@@ -186,7 +186,7 @@ func (p *keysPage) create(v *visit) error {
 		return err
 	}
 	p.Created = &created
-	if p.Project != nil {
+	if p.Project != nil && created.Role.Permissions(p.Project.ID)&berth.MayRun != 0 {
 		p.Clients = clientsOf(v, created.Value)
 	}
 	return v.show(http.StatusOK, "keys", p.Title(), p)

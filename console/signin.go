@@ -63,7 +63,7 @@ const probeAdmin = "/v1/organization/projects?limit=1"
 func (p *signInPage) show(v *visit) error {
 	next := safeNext(v.r.URL.Query().Get("next"))
 	if v.r.URL.Query().Get("add") != "" && v.token != "" {
-		return v.show(http.StatusOK, "signin", "Add a key",
+		return v.show(http.StatusOK, "signin", "Use another key",
 			signInPage{Next: next, Add: true, Keys: v.signed.All, visit: v})
 	}
 	_, err := probeKey(v)
@@ -101,7 +101,7 @@ func (p *signInPage) signIn(v *visit) error {
 		p.Keys = v.signed.All
 		if !v.signed.has(strings.TrimSpace(v.form.fields.Get("own"))) {
 			p.Error = "The session has no such key. If you do not know its keys, sign out: another has started it."
-			return v.show(http.StatusForbidden, "signin", "Add a key", p)
+			return v.show(http.StatusForbidden, "signin", "Use another key", p)
 		}
 		before, token = v.signed, v.token
 	} else {
