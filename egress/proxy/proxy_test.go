@@ -197,7 +197,14 @@ func TestHostileProxy(t *testing.T) {
 	}
 	defer l.Close()
 	ctx, cancel := context.WithCancel(t.Context())
-	go func() { l.Accept(); cancel() }()
+	go func() {
+		if conn, err := l.Accept(); err == nil {
+			defer conn.Close()
+			conn.Read(make([]byte, 1<<10))
+			cancel() // while the answer is awaited
+			conn.Read(make([]byte, 1))
+		}
+	}()
 	if _, err := serverAt(t, "http://"+l.Addr().String()).Dial(ctx, "example.com:443"); !errors.Is(err, context.Canceled) {
 		t.Errorf("a silent proxy: got %v", err)
 	}

@@ -16,6 +16,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -121,8 +122,8 @@ func (s *Server) Dial(ctx context.Context, address string) (net.Conn, error) {
 	}
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	through, err := s.negotiate(ctx, conn, address)
-	if !stop() && err == nil {
-		err = context.Cause(ctx)
+	if !stop() && (err == nil || errors.Is(err, os.ErrDeadlineExceeded)) {
+		err = fmt.Errorf("reach proxy %s: %w", s, context.Cause(ctx))
 	}
 	if err != nil {
 		conn.Close()
