@@ -195,7 +195,7 @@ func (l *login) device() *Device {
 // letters of user codes: no vowels, which would make words, and none that look like another.
 const letters = "BCDFGHJKLMNPQRSTVWXZ"
 
-// newUserCode returns a random user code, as XXXX-XXXX: one of 20^8.
+// newUserCode returns a random user code, such as BCDF-GHJK: one of 20^8.
 func newUserCode() string {
 	var code strings.Builder
 	for code.Len() < 9 {
