@@ -27,19 +27,19 @@ func brief(err error) error {
 	return err
 }
 
-// terse is an interceptor that makes the errors of all calls brief.
+// terse is an interceptor that makes the errors of all calls brief and true about their callers' deadlines.
 type terse struct{}
 
 func (terse) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
 		resp, err := next(ctx, req)
-		return resp, brief(err)
+		return resp, brief(punctual(ctx, err))
 	}
 }
 
 func (terse) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
 	return func(ctx context.Context, spec connect.Spec) connect.StreamingClientConn {
-		return terseConn{next(ctx, spec)}
+		return terseConn{next(ctx, spec), ctx}
 	}
 }
 
@@ -47,7 +47,24 @@ func (terse) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.Str
 	return next
 }
 
-type terseConn struct{ connect.StreamingClientConn }
+type terseConn struct {
+	connect.StreamingClientConn
+	ctx context.Context // of the call
+}
 
-func (c terseConn) Receive(m any) error  { return brief(c.StreamingClientConn.Receive(m)) }
+func (c terseConn) Receive(m any) error {
+	return brief(punctual(c.ctx, c.StreamingClientConn.Receive(m)))
+}
+
 func (c terseConn) CloseResponse() error { return brief(c.StreamingClientConn.CloseResponse()) }
+
+// punctual returns a call's error when the caller's own deadline has passed, if the guest says that it has. A call
+// gives the guest its deadline, and the guest's timer may fire first: the caller would take its own limit for a
+// failure of the guest. A guest that says so too early makes its caller wait, as one that says nothing does.
+func punctual(ctx context.Context, err error) error {
+	if _, limited := ctx.Deadline(); !limited || connect.CodeOf(err) != connect.CodeDeadlineExceeded {
+		return err
+	}
+	<-ctx.Done()
+	return connect.NewError(connect.CodeDeadlineExceeded, ctx.Err())
+}

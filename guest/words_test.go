@@ -5,8 +5,10 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"connectrpc.com/connect"
 	"github.com/hashicorp/yamux"
@@ -79,5 +81,42 @@ func TestFailuresInFewWords(t *testing.T) {
 		if err == nil || len(err.Error()) > 2*maxWords || !strings.Contains(err.Error(), "words") {
 			t.Errorf("%d: got an error of %d bytes", i, len(err.Error()))
 		}
+	}
+}
+
+// A hasty guest says that the deadline of a call has passed when it has not.
+type hasty struct{ verbose }
+
+func (hasty) Info(context.Context, *connect.Request[v1.InfoRequest]) (*connect.Response[v1.InfoResponse], error) {
+	return nil, connect.NewError(connect.CodeDeadlineExceeded, context.DeadlineExceeded)
+}
+
+func (hasty) Run(context.Context, *connect.Request[v1.RunRequest], *connect.ServerStream[v1.RunResponse]) error {
+	return connect.NewError(connect.CodeDeadlineExceeded, context.DeadlineExceeded)
+}
+
+// When a call ends with its deadline, the caller's context has ended too: a guest's timer may fire first.
+func TestDeadlineOfTheCaller(t *testing.T) {
+	mux := http.NewServeMux()
+	mux.Handle(guestv1connect.NewGuestHandler(hasty{}))
+	mux.Handle(guestv1connect.NewShellHandler(hasty{}))
+	s := httptest.NewServer(mux)
+	defer s.Close()
+	c := NewHTTPClient(s.URL, s.Client())
+	for name, ask := range map[string]func(context.Context) error{
+		"info": func(ctx context.Context) error { _, err := c.Info(ctx); return err },
+		"shell": func(ctx context.Context) error {
+			for _, err := range c.Shell(ctx, ShellCall{CallID: "1", Commands: []string{"true"}}) {
+				return err
+			}
+			return nil
+		},
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		err := ask(ctx)
+		if ctx.Err() == nil || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s: got %v before the end of the context", name, err)
+		}
+		cancel()
 	}
 }
