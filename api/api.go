@@ -124,7 +124,7 @@ func (h *handlers) routes() []exchange.Route {
 
 		on("POST /v1/containers", h.containers.create),
 		on("GET /v1/containers", h.containers.list, readsQuery),
-		on("GET /v1/containers/{container}", h.containers.get),
+		on("GET /v1/containers/{container}", h.containers.get, readsQuery),
 		on("DELETE /v1/containers/{container}", h.containers.delete),
 		on("GET /v1/containers/{container}/audit", h.containers.audit),
 		on("POST /v1/containers/{container}/files", h.containers.createFile),

@@ -118,7 +118,15 @@ func (h *containers) list(x *exchange.Exchange, r *http.Request, c berth.Caller)
 
 // get serves GET /v1/containers/{container}.
 func (h *containers) get(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	return exchange.Get(x, r, c, h.service.Get, containerID(r))
+	q := exchange.NewQuery(r)
+	get := h.service.Get
+	if !q.Boolean("touch", true) {
+		get = h.service.Look
+	}
+	if err := q.End(); err != nil {
+		return err
+	}
+	return exchange.Get(x, r, c, get, containerID(r))
 }
 
 // delete serves DELETE /v1/containers/{container}.

@@ -140,7 +140,8 @@ func containerRoutes() []*reference.Route {
 	return []*reference.Route{
 		route("POST /v1/containers", "Create a container", "snapshots.md"),
 		route("GET /v1/containers", "List containers", ""),
-		route("GET /v1/containers/{container}", "Get a container", ""),
+		route("GET /v1/containers/{container}", "Get a container", "").
+			Query(flag("touch", "Count this as a use of the container, as OpenAI does. Default: true.")),
 		route("DELETE /v1/containers/{container}", "Delete a container", ""),
 		route("POST /v1/containers/{container}/exec", "Run a command in a container", "exec.md").
 			Takes(execBody, execRequest{}).Gives(execResult{}).Streams(execDelta{}, execResult{}),

@@ -30,7 +30,8 @@ type containerPage struct {
 // show serves GET /console/containers/{container}.
 func (p *containerPage) show(v *visit) error {
 	path := "/v1/containers/" + url.PathEscape(v.r.PathValue("container"))
-	if err := v.get(path, &p.Container); err != nil {
+	var err error
+	if p.Container, err = readContainer(v); err != nil {
 		return err
 	}
 	if p.Status == berth.ContainerRunning {

@@ -53,7 +53,8 @@ func addTimes(v *visit, turns []*turnView) error {
 func readFacts(v *visit, id berth.ContainerID) (*containerFacts, error) {
 	path := "/v1/containers/" + url.PathEscape(string(id))
 	facts := &containerFacts{}
-	err := v.get(path, &facts.Container)
+	var err error
+	facts.Container, err = lookAt(v, id)
 	if f, ok := errors.AsType[*failure](err); ok && f.Status == http.StatusNotFound {
 		return facts, nil
 	}

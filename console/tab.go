@@ -46,8 +46,12 @@ const attach = "/v1/containers/{container}/guest/{path...}"
 
 // readContainer returns the container of the visit's path.
 func readContainer(v *visit) (berth.Container, error) {
-	var c berth.Container
-	err := v.get("/v1/containers/"+url.PathEscape(v.r.PathValue("container")), &c)
+	return lookAt(v, berth.ContainerID(v.r.PathValue("container")))
+}
+
+// lookAt returns a container. This is no use of the container, so that a page does not keep it awake.
+func lookAt(v *visit, id berth.ContainerID) (c berth.Container, err error) {
+	err = v.get(pathTo("/v1/containers", id)+"?touch=false", &c)
 	return c, err
 }
 

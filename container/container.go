@@ -31,11 +31,16 @@ func (svc *Service) Get(ctx context.Context, p berth.ProjectID, id berth.Contain
 	if s := svc.index.lookup(p, id); s != nil {
 		s.touch(svc.opts.clock.Now())
 	}
+	return svc.Look(ctx, p, id)
+}
+
+// Look is Get without a use of the container, for those who watch it: a page that shows it must not keep it awake.
+func (svc *Service) Look(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (*berth.Container, error) {
 	rec, err := svc.opts.container(ctx, p, id)
 	if err != nil {
 		return nil, err
 	}
-	return svc.current(rec), nil
+	return currentOf(svc, rec), nil
 }
 
 // List returns one page of containers and whether there are more. If name is not empty,
@@ -48,13 +53,13 @@ func (svc *Service) List(ctx context.Context, p berth.ProjectID, name string, pa
 	}
 	list := make([]*berth.Container, len(recs))
 	for i, rec := range recs {
-		list[i] = svc.current(rec)
+		list[i] = currentOf(svc, rec)
 	}
 	return list, more, nil
 }
 
-// current returns a stored container with the state that is not in the store yet.
-func (svc *Service) current(rec *store.Container) *berth.Container {
+// currentOf returns a stored container with the state that is not in the store yet.
+func currentOf(svc *Service, rec *store.Container) *berth.Container {
 	if s := svc.index.lookup(rec.Project, rec.Body.ID); s != nil && rec.Body.Status == berth.ContainerRunning {
 		s.showPause(&rec.Body.Berth)
 		rec.Body.LastActiveAt = max(rec.Body.LastActiveAt, s.lastActive(svc.opts.clock.Now()).Unix())

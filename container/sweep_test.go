@@ -1,6 +1,7 @@
 package container
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
@@ -91,6 +92,33 @@ func TestCommandHoldsContainer(t *testing.T) {
 	}
 	h.pass(time.Minute)
 	h.driver.until(0)
+}
+
+// A container ends on time although somebody looks at it again and again; to get it is a use.
+func TestLookIsNoUse(t *testing.T) {
+	h := newHarness(t)
+	for name, get := range map[string]func(context.Context, berth.ProjectID, berth.ContainerID) (*berth.Container, error){
+		"look": h.k.Look, "get": h.k.Get} {
+		id := h.ready()
+		made := h.get(id).LastActiveAt
+		h.pass(19 * time.Minute)
+		c, err := get(t.Context(), mine, id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if used := c.LastActiveAt != made; used != (name == "get") {
+			t.Errorf("%s: used %v", name, used)
+		}
+		h.pass(time.Minute)
+		if ended := h.get(id).Status != berth.ContainerRunning; ended != (name == "look") {
+			t.Errorf("%s: ended %v", name, ended)
+		}
+		h.pass(24 * time.Hour)
+		h.driver.until(0)
+	}
+	if _, err := h.k.Look(t.Context(), "proj_other", h.ready()); berth.ErrorCode(err) != berth.CodeNotFound {
+		t.Errorf("of another project: %v", err)
+	}
 }
 
 // However often a container is used, its activity is written at most once a second, and every
