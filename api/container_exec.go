@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net/http"
 	"strings"
+	"syscall"
 	"time"
 	"unicode/utf8"
 
@@ -108,6 +109,7 @@ type execResult struct {
 type execOutcome struct {
 	Type     string `json:"type"`
 	ExitCode *int   `json:"exit_code,omitempty"`
+	Signal   int    `json:"signal,omitempty"` // its number, if it is known
 }
 
 // An execDelta is a piece of output in the stream of a command.
@@ -257,8 +259,26 @@ func (e *execution) result(end guest.ProcessEvent) *execResult {
 	}
 	if end.ExitCode >= 0 {
 		r.Outcome.Type, r.Outcome.ExitCode, r.ExitCode = "exit", &end.ExitCode, &end.ExitCode
+	} else {
+		r.Outcome.Signal = signalNumber(end.Status)
 	}
 	return r
+}
+
+// signalNumber returns the number of the signal in a status such as "signal: killed", or 0.
+func signalNumber(status string) int {
+	name, ok := strings.CutPrefix(status, "signal: ")
+	if !ok {
+		return 0
+	}
+	name, _, _ = strings.Cut(name, " (core dumped)")
+	const last = 64
+	for n := 1; n <= last; n++ {
+		if syscall.Signal(n).String() == name {
+			return n
+		}
+	}
+	return 0
 }
 
 // output stores output, or sends it as an event.

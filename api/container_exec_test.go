@@ -42,6 +42,9 @@ func TestExec(t *testing.T) {
 			"12345", true},
 	} {
 		got := h.call(200, "POST", path, tt.body)
+		if signal := got.at("outcome", "signal"); tt.outcome == "signal" && signal != 9.0 {
+			t.Errorf("%s: got signal %v, want 9", tt.what, signal)
+		}
 		if got.at("object") != "container.exec" || got.at("container_id") != c.id() ||
 			got.at("outcome", "type") != tt.outcome || got.at("exit_code") != tt.code ||
 			got.at("stdout") != tt.stdout || got.at("stderr") != tt.stderr || got.at("truncated") != tt.truncated {
