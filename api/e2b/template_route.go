@@ -320,6 +320,11 @@ func (h *templates) get(x *exchange.Exchange, r *http.Request, c berth.Caller) e
 			Snapshot     berth.SnapshotID `json:"snapshot_id,omitempty"` // with which its containers start
 			StartCommand string           `json:"start_command,omitempty"`
 			ReadyCommand string           `json:"ready_command,omitempty"`
+
+			// What commands of sandboxes have, unless a request has another.
+			User string            `json:"user,omitempty"`
+			Dir  string            `json:"working_directory,omitempty"`
+			Env  map[string]string `json:"environment,omitempty"`
 		} `json:"berth"`
 	}
 	type answer struct {
@@ -349,7 +354,14 @@ func (h *templates) get(x *exchange.Exchange, r *http.Request, c berth.Caller) e
 		of := built{BuildID: b.ID, Status: b.Status, CreatedAt: rfc3339(b.CreatedAt),
 			UpdatedAt: rfc3339(max(b.CreatedAt, b.EndedAt)), CPUCount: one.CPUCount, MemoryMB: b.MemoryMB,
 			EnvdVersion: envdVersion}
-		of.Berth.Snapshot = b.Snapshot
+		of.Berth.Snapshot, of.Berth.User, of.Berth.Dir = b.Snapshot, b.User, b.Dir
+		for _, pair := range b.Env {
+			name, value, _ := strings.Cut(pair, "=")
+			if of.Berth.Env == nil {
+				of.Berth.Env = map[string]string{}
+			}
+			of.Berth.Env[name] = value
+		}
 		if b.Start != nil {
 			of.Berth.StartCommand, of.Berth.ReadyCommand = b.Start.Command, b.Start.Ready
 		}
