@@ -40,6 +40,7 @@ var pythonClients = []pythonClient{
 	{name: "harbor", env: "harbor", program: "use_harbor.py", limit: 15 * time.Minute},
 	{name: "smolagents", env: "e2bagents", program: "use_smolagents.py"},
 	{name: "e2b-haystack", env: "e2bagents", program: "use_haystack.py"},
+	{name: "inspect-ai", env: "inspect", program: "use_inspect.py", limit: 15 * time.Minute},
 	{name: "mcp", env: "mcp", program: "use_mcp.py"},
 	{name: "open-terminal", env: "openterminal", program: "use_open_terminal.py"},
 	{name: "langchain-mcp-adapters", env: "mcpclients", program: "use_langchain_mcp.py"},
