@@ -1,9 +1,11 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/url"
+	"os"
 	"text/tabwriter"
 	"time"
 
@@ -32,8 +34,10 @@ func newVectorStore() *cobra.Command {
 
 func newVectorStoreCreate() *cobra.Command {
 	cmd := &cobra.Command{Use: "create NAME [FILE...]", Short: "Create a vector store of files and print its id",
-		Args: cobra.MinimumNArgs(1)}
+		Long: `Create a vector store of files and print its id. The command ends when each file can be searched;
+files that cannot be read are an error, and the others stay in the store.`, Args: cobra.MinimumNArgs(1)}
 	connect, created := clientFlags(cmd), createdFlag(cmd)
+	wait := waitFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c := connect()
 		ids, err := upload(cmd.Context(), c, args[1:])
@@ -48,7 +52,11 @@ func newVectorStoreCreate() *cobra.Command {
 		if err := c.call(cmd.Context(), http.MethodPost, vectorStores.path, body, &made); err != nil {
 			return err
 		}
-		return created(string(made.ID), &made)
+		if err := created(string(made.ID), &made); err != nil || !*wait {
+			return err
+		}
+		store := vectorStores.path + "/" + url.PathEscape(string(made.ID))
+		return awaitFiles(cmd.Context(), c, store, store, namesOf(ids, args[1:]))
 	}
 	return cmd
 }
@@ -57,6 +65,7 @@ func newVectorStoreAdd() *cobra.Command {
 	cmd := &cobra.Command{Use: "add VECTOR-STORE FILE...", Short: "Upload files and add them to a vector store",
 		Args: cobra.MinimumNArgs(2)}
 	connect := clientFlags(cmd)
+	wait := waitFlag(cmd)
 	cmd.ValidArgsFunction = vectorStores.complete(connect, 1)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c := connect()
@@ -68,10 +77,82 @@ func newVectorStoreAdd() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return c.call(cmd.Context(), http.MethodPost, vectorStores.path+"/"+url.PathEscape(id)+"/file_batches",
-			map[string]any{"file_ids": ids}, nil)
+		store := vectorStores.path + "/" + url.PathEscape(id)
+		var batch struct{ ID string }
+		if err := c.call(cmd.Context(), http.MethodPost, store+"/file_batches", map[string]any{"file_ids": ids},
+			&batch); err != nil || !*wait {
+			return err
+		}
+		return awaitFiles(cmd.Context(), c, store+"/file_batches/"+url.PathEscape(batch.ID), store,
+			namesOf(ids, args[1:]))
 	}
 	return cmd
+}
+
+// waitFlag adds the flag that decides whether a command waits until files are read.
+func waitFlag(cmd *cobra.Command) *bool {
+	return cmd.Flags().Bool("wait", true, "wait until the files can be searched")
+}
+
+func namesOf(ids []berth.FileID, names []string) map[berth.FileID]string {
+	local := map[berth.FileID]string{}
+	for i, id := range ids {
+		local[id] = names[i]
+	}
+	return local
+}
+
+// readPause is the time between two looks at files that the server reads.
+const readPause = 100 * time.Millisecond
+
+// awaitFiles waits until a store or batch at a path has read its files, and returns an error if it could not read some
+// of those in names.
+func awaitFiles(ctx context.Context, c *client, path, store string, names map[berth.FileID]string) error {
+	if len(names) == 0 {
+		return nil
+	}
+	for {
+		var state struct {
+			FileCounts berth.FileCounts `json:"file_counts"`
+		}
+		if err := c.call(ctx, http.MethodGet, path, nil, &state); err != nil {
+			return err
+		}
+		if state.FileCounts.InProgress == 0 {
+			break
+		}
+		if err := pause(ctx, readPause); err != nil {
+			return err
+		}
+	}
+	failed := 0
+	for after := ""; ; {
+		var page struct {
+			Data    []berth.VectorStoreFile
+			LastID  string `json:"last_id"`
+			HasMore bool   `json:"has_more"`
+		}
+		query := store + "/files?filter=failed&limit=100"
+		if after != "" {
+			query += "&after=" + url.QueryEscape(after)
+		}
+		if err := c.call(ctx, http.MethodGet, query, nil, &page); err != nil {
+			return err
+		}
+		for _, f := range page.Data {
+			if name, ours := names[f.ID]; ours && f.LastError != nil {
+				failed++
+				fmt.Fprintf(os.Stderr, "%s: %s\n", inLine(name), inLine(f.LastError.Message))
+			}
+		}
+		if after = page.LastID; !page.HasMore || after == "" {
+			break
+		}
+	}
+	if failed > 0 {
+		return fmt.Errorf("files that could not be read: %d of %d", failed, len(names))
+	}
+	return nil
 }
 
 func newVectorStoreSearch() *cobra.Command {
