@@ -14,7 +14,7 @@ import (
 	"github.com/berth-run/berth"
 )
 
-// A progress shows the progress of a response: commands, their output, exit codes and
+// A progress shows the progress of a response: commands, code and other calls of tools, their output, exit codes and
 // durations. On a terminal it is coloured.
 type progress struct {
 	w       io.Writer
@@ -92,10 +92,7 @@ func (p *progress) show(ev *berth.Event) {
 			p.text(d.Stdout + d.Stderr)
 		}
 	case berth.EventShellOutputDone:
-		if more := p.lines - p.fold; p.fold > 0 && more > 0 {
-			p.line("    … %d more lines; --full shows them", more)
-		}
-		p.lines = 0
+		p.unfold()
 		took := time.Since(p.output[*ev.OutputIndex]).Seconds()
 		for _, c := range ev.Output {
 			end := p.paint("31", inLine(c.Outcome.Type))
@@ -110,8 +107,20 @@ func (p *progress) show(ev *berth.Event) {
 		if ev.Item.Type() == berth.ItemShellCallOutput {
 			p.calls = nil
 			p.files(ev.Item)
+			return
 		}
+		p.tool(ev.Item)
+	case berth.EventCodeDone:
+		p.code(*ev.Code)
 	}
+}
+
+// unfold ends the output of a command, and says what is not shown of it.
+func (p *progress) unfold() {
+	if more := p.lines - p.fold; p.fold > 0 && more > 0 {
+		p.line("    … %d more lines; --full shows them", more)
+	}
+	p.lines = 0
 }
 
 // changeSigns are the marks before the names of changed files.
@@ -123,10 +132,15 @@ func (p *progress) files(it *berth.Item) {
 	if it.Decode(&out) != nil || out.Berth == nil {
 		return
 	}
-	for _, f := range out.Berth.Files[:min(len(out.Berth.Files), shownFiles)] {
+	p.changes(out.Berth.Files, out.Berth.MoreFiles)
+}
+
+// changes shows changed files, and how many more there are.
+func (p *progress) changes(files []berth.FileChange, notListed int) {
+	for _, f := range files[:min(len(files), shownFiles)] {
 		p.line("    %s %s", p.paint("33", changeSigns[f.Type]), inLine(f.Path))
 	}
-	if more := len(out.Berth.Files) - shownFiles + out.Berth.MoreFiles; more > 0 {
+	if more := len(files) - shownFiles + notListed; more > 0 {
 		p.line("    … and %d more files", more)
 	}
 }

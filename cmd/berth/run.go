@@ -61,6 +61,8 @@ the progress, print the answer, and download the files that were created.
 programs would execute what a sandbox writes to .git or .envrc. --force allows other
 directories, --hidden includes hidden files.
 
+--out also saves the images that code displays and that image_generation makes, as image-1.png.
+
 Progress goes to standard error, the answer to standard output. The output of a command is
 shown up to 30 lines; --full shows all, --quiet no progress. The exit code is 0 if the
 response is completed, 3 if it is incomplete, 130 after an interrupt, and 1 otherwise.
@@ -271,6 +273,9 @@ func (t *task) run(ctx context.Context, c *client, out io.Writer) error {
 	if len(tools) > 0 {
 		body["tools"] = tools
 	}
+	if slices.ContainsFunc(t.parsed, isCode) {
+		body["include"] = []string{"code_interpreter_call.outputs"}
+	}
 	if t.previous != "" {
 		body["previous_response_id"] = t.previous
 	}
@@ -298,6 +303,9 @@ func (t *task) run(ctx context.Context, c *client, out io.Writer) error {
 	} else if text != "" || r.Error == nil {
 		fmt.Fprintln(out, text)
 	}
+	if !t.quiet {
+		p.citations(r)
+	}
 	container, err := containerOf(r)
 	if err != nil {
 		return err
@@ -311,8 +319,8 @@ func (t *task) run(ctx context.Context, c *client, out io.Writer) error {
 	if !t.quiet {
 		fmt.Fprintln(os.Stderr, idLine(r.ID, container))
 	}
-	if t.out.dir != "" && container != "" {
-		if err := t.out.fetch(ctx, c, container, r.CreatedAt); err != nil {
+	if t.out.dir != "" {
+		if err := t.out.save(ctx, c, container, r); err != nil {
 			return err
 		}
 	}
@@ -468,3 +476,6 @@ func containerOf(r *berth.Response) (berth.ContainerID, error) {
 	}
 	return "", nil
 }
+
+// isCode reports whether a tool is the code interpreter.
+func isCode(tool map[string]any) bool { return tool["type"] == berth.ToolCode }

@@ -22,6 +22,8 @@ type outDir struct {
 	dir    string // "" saves no files
 	force  bool   // replace existing files
 	hidden bool   // also save hidden files
+
+	saved map[string]bool // names of the files that fetch has saved
 }
 
 // check returns an error if the directory cannot take new files. It is called before the task
@@ -51,9 +53,8 @@ func (o *outDir) check() error {
 		o.dir)
 }
 
-// fetch saves the files that commands have created since a time. A file that cannot be saved
-// does not stop the others; fetch then returns an error.
-func (o *outDir) fetch(ctx context.Context, c *client, container berth.ContainerID, since int64) error {
+// save saves the files that a response has created in a container, which may be "", and the images in its items.
+func (o *outDir) save(ctx context.Context, c *client, container berth.ContainerID, r *berth.Response) error {
 	if err := os.MkdirAll(o.dir, 0o777); err != nil {
 		return err
 	}
@@ -62,7 +63,21 @@ func (o *outDir) fetch(ctx context.Context, c *client, container berth.Container
 		return err
 	}
 	defer root.Close()
+	if container != "" {
+		err = o.fetch(ctx, c, container, root, r.CreatedAt)
+	}
+	if ctx.Err() != nil {
+		return err
+	}
+	return errors.Join(err, o.images(root, r))
+}
+
+// fetch saves the files that commands have created since a time. A file that cannot be saved
+// does not stop the others; fetch then returns an error.
+func (o *outDir) fetch(ctx context.Context, c *client, container berth.ContainerID, root *os.Root,
+	since int64) error {
 	files := "/v1/containers/" + url.PathEscape(string(container)) + "/files"
+	o.saved = map[string]bool{}
 	failed, hidden := 0, 0
 	for after := ""; ; {
 		var page struct {
@@ -87,7 +102,7 @@ func (o *outDir) fetch(ctx context.Context, c *client, container berth.Container
 				fmt.Fprintf(os.Stderr, "  %s  hidden, not saved\n", inLine(name))
 				continue
 			}
-			n, err := o.save(ctx, c, files+"/"+url.PathEscape(string(f.ID))+"/content", root, name)
+			n, err := o.saveFile(ctx, c, files+"/"+url.PathEscape(string(f.ID))+"/content", root, name)
 			if ctx.Err() != nil {
 				return err
 			}
@@ -96,6 +111,7 @@ func (o *outDir) fetch(ctx context.Context, c *client, container berth.Container
 				fmt.Fprintf(os.Stderr, "  %s  not saved: %s\n", inLine(f.Path), inLine(err.Error()))
 				continue
 			}
+			o.saved[name] = true
 			fmt.Fprintf(os.Stderr, "  %s  %d bytes\n", inLine(filepath.Join(o.dir, name)), n)
 		}
 		if after = page.LastID; !page.HasMore || after == "" {
@@ -112,8 +128,8 @@ func (o *outDir) fetch(ctx context.Context, c *client, container berth.Container
 	return nil
 }
 
-// save saves one file.
-func (o *outDir) save(ctx context.Context, c *client, content string, root *os.Root, name string) (int64, error) {
+// saveFile saves one file.
+func (o *outDir) saveFile(ctx context.Context, c *client, content string, root *os.Root, name string) (int64, error) {
 	if !fs.ValidPath(name) || name == "." {
 		return 0, errors.New("invalid file name")
 	}
