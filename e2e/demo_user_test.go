@@ -56,9 +56,8 @@ func TestDemoAsUser(t *testing.T) {
 	clone := filepath.Join(home, "berth")
 	for _, step := range [][]string{
 		{"mkdir", "-p", clone + "/bin"},
-		{"cp", "-r", "../scripts", "../demo", clone},
+		{"cp", "-r", "../scripts", "../demo", "../docs", clone},
 		{"cp", binary(t), clone + "/bin/berth"},
-		{"go", "build", "-o", clone + "/bin/demo-tools", "../demo/tools"},
 		{"chown", "-R", account.Uid + ":" + account.Gid, home},
 		{"chmod", "0700", home},
 	} {

@@ -250,7 +250,6 @@ var Imports = map[string][]string{
 	"demo/gen":              {},
 	"demo/record":           {},
 	"demo/template":         {"image"},
-	"demo/tools":            {},
 	"examples/coding-agent": {},
 	"e2e":                   {"", "internal/longtest", "internal/testsuite"},
 	"packaging/oci":         {},
@@ -289,7 +288,7 @@ var Bans = map[string][]string{
 	// Clients of vendors are for tests: they make the program larger and its first build longer.
 	"google.golang.org/genai":                {},
 	"github.com/anthropics/anthropic-sdk-go": {},
-	"github.com/openai/openai-go/v3":         {"demo/tools", "examples/coding-agent"},
+	"github.com/openai/openai-go/v3":         {"examples/coding-agent"},
 
 	"net/http": {"console", "api", "site", "ssh", "api/mcp", "api/openterminal", "api/messages", "api/e2b",
 		"tool/texteditor", "api/envd", "cluster", "api/scim", "api/signin",
