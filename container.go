@@ -38,8 +38,17 @@ type ContainerBerth struct {
 
 	Start *ContainerStart `json:"start,omitempty"` // nil until it has started
 
+	Network *GroupNetwork    `json:"network,omitempty"` // its place on a private network; nil for none
 	Volumes []VolumeMount    `json:"volumes,omitempty"` // mounted volumes
 	Skills  []ContainerSkill `json:"skills,omitempty"`
+}
+
+// A GroupNetwork is a container's place on the private network of a group: containers of one project that reach each
+// other by name.
+type GroupNetwork struct {
+	Group string `json:"group"`           // its containers see each other
+	Name  string `json:"name,omitempty"`  // by which the others reach it; empty: they do not
+	Ports []int  `json:"ports,omitempty"` // at which it is reached by sandboxes without a route, such as Pods
 }
 
 // A ContainerStart tells how a container started and how long that took.
@@ -75,6 +84,7 @@ type ContainerSource struct {
 	OnLost     OnLost     `json:"on_lost,omitempty"`     // of a container_auto that continues a chain: fail or new
 	KeepAwake  bool       `json:"keep_awake,omitempty"`  // do not pause the container when it is quiet
 
+	Network *GroupNetwork `json:"network,omitempty"` // the group that it joins; its name defaults to the container's
 	Volumes []VolumeMount `json:"volumes,omitempty"`
 }
 

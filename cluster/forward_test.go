@@ -33,7 +33,7 @@ func TestForwardedHead(t *testing.T) {
 				t.Error(err)
 			}
 			panic(http.ErrAbortHandler)
-		}, nil)
+		}, nil, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -214,7 +214,8 @@ func (p *Peers) Remove(ctx context.Context, server string, o Object) error {
 // Serve implements Node.
 func (p *Peers) Serve(ctx context.Context, listen string,
 	api func(w http.ResponseWriter, r *http.Request, caller *berth.Caller),
-	remove func(ctx context.Context, o Object) error) (stop func(context.Context) error, err error) {
+	remove func(ctx context.Context, o Object) error,
+	visit func(ctx context.Context, v Visit) (net.Conn, error)) (stop func(context.Context) error, err error) {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", listen)
 	if err != nil {
 		return nil, fmt.Errorf("listen for other servers: %w", err)
@@ -222,6 +223,10 @@ func (p *Peers) Serve(ctx context.Context, listen string,
 	p.node.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == removePath {
 			p.serveRemoval(w, r, remove)
+			return
+		}
+		if r.URL.Path == visitPath {
+			serveVisit(w, r, visit)
 			return
 		}
 		var caller *berth.Caller

@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"errors"
+	"net"
 	"net/http"
 	"sync"
 
@@ -63,6 +64,10 @@ type Placement interface {
 	// Remove makes another server delete an object that it has.
 	Remove(ctx context.Context, server string, o Object) error
 
+	// Visit connects to a port of a container that another server has. An error with CodeConflict names the rule that
+	// forbids it.
+	Visit(ctx context.Context, server string, v Visit) (net.Conn, error)
+
 	// Acquire waits until no other server has the lock name, and takes it until release is
 	// called. Callers on one server do not exclude each other.
 	Acquire(ctx context.Context, name string) (release func(), err error)
@@ -87,9 +92,10 @@ type Node interface {
 	OnRemoved(f func(ctx context.Context) error)
 
 	// Serve serves requests of other servers at the address listen until stop is called: what they forward, with
-	// api, and removals. The caller of api is nil if it is not identified yet.
+	// api, removals, and visits. The caller of api is nil if it is not identified yet.
 	Serve(ctx context.Context, listen string, api func(w http.ResponseWriter, r *http.Request, caller *berth.Caller),
-		remove func(ctx context.Context, o Object) error) (stop func(context.Context) error, err error)
+		remove func(ctx context.Context, o Object) error,
+		visit func(ctx context.Context, v Visit) (net.Conn, error)) (stop func(context.Context) error, err error)
 
 	// Close leaves the cluster.
 	Close(ctx context.Context) error
@@ -136,6 +142,9 @@ func (Solo) Client(berth.Caller, string) *http.Client { return &http.Client{Tran
 // Remove implements Placement.
 func (Solo) Remove(context.Context, string, Object) error { return errSolo }
 
+// Visit implements Placement.
+func (Solo) Visit(context.Context, string, Visit) (net.Conn, error) { return nil, errSolo }
+
 // Acquire implements Placement.
 func (Solo) Acquire(context.Context, string) (release func(), err error) { return func() {}, nil }
 
@@ -155,7 +164,8 @@ func (Solo) OnRemoved(func(ctx context.Context) error) {}
 
 // Serve implements Node.
 func (Solo) Serve(context.Context, string, func(http.ResponseWriter, *http.Request, *berth.Caller),
-	func(context.Context, Object) error) (stop func(context.Context) error, err error) {
+	func(context.Context, Object) error,
+	func(context.Context, Visit) (net.Conn, error)) (stop func(context.Context) error, err error) {
 	return nothing, nil
 }
 

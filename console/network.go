@@ -18,6 +18,7 @@ type networkPage struct {
 	Policy  []string   // hosts that the container may reach
 	Denied  bool       // nothing may be reached
 	Open    bool       // every host may be reached
+	Group   *berth.GroupNetwork
 	Missing bool       // the record was cut
 }
 
@@ -49,6 +50,7 @@ func (p *networkPage) show(v *visit) error {
 	p.Policy = c.NetworkPolicy.AllowedDomains
 	p.Denied = c.NetworkPolicy.Type == "disabled"
 	p.Open = !p.Denied && len(p.Policy) == 0
+	p.Group = c.Berth.Network
 	facts, err := readFacts(v, c.ID)
 	if err != nil {
 		return err

@@ -21,6 +21,8 @@ type Access struct {
 	index  *index
 	trail  *trail
 
+	neighbours *neighbours
+
 	contents sync.Map // *berth.TemplateContents by the digest of a template, which never changes
 }
 

@@ -15,6 +15,7 @@ const (
 	attachedConnection = "connection" // to the guest: commands and files
 	attachedFiles      = "files"
 	attachedPort       = "port"
+	attachedNeighbour  = "neighbour"
 )
 
 // attachPause is how long further uses of the same kind by the same key have no entries.
@@ -60,5 +61,16 @@ func (t *trail) recordAttached(s *instance, c berth.Caller, kind string) {
 	}
 	e := s.entry(audit.ContainerAttached)
 	e.Key, e.Person, e.Reason = c.Key, c.Person, kind
+	t.opts.Audit.Record(e)
+}
+
+// recordVisit records that another container of the group connected to a container: the first time in ten minutes.
+func (t *trail) recordVisit(s *instance, from berth.ContainerID) {
+	if t.opts.Audit == nil ||
+		!s.attached.due(attachment{session: string(from), kind: attachedNeighbour}, t.opts.clock.Now()) {
+		return
+	}
+	e := s.entry(audit.ContainerAttached)
+	e.Reason, e.Name = attachedNeighbour, string(from)
 	t.opts.Audit.Record(e)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
@@ -79,6 +80,9 @@ func (cr *creator) register(ctx context.Context, caller berth.Caller, pl *plan, 
 	own := pl.network
 	if own == nil {
 		own, err = cr.networks.parse(body.ID, pl.policy, pl.transforms)
+		if own == nil && err == nil {
+			own = cr.networks.alone(body)
+		}
 	}
 	s.network.Store(own)
 	if how.reserved != nil {
@@ -205,11 +209,33 @@ func (cr *creator) saveNew(ctx context.Context, s *instance, pl *plan, key berth
 	if secrets != nil {
 		also = append(also, secrets)
 	}
-	err = cr.opts.Store.CreateContainer(ctx, &store.Container{Project: s.project, Key: key, Body: pl.body}, also...)
-	if errors.Is(err, store.ErrExists) && pl.body.Berth.UniqueName {
+	rec := &store.Container{Project: s.project, Key: key, Body: pl.body}
+	if err = cr.createNamed(ctx, rec, also); errors.Is(err, store.ErrExists) && pl.body.Berth.UniqueName {
 		return cr.nameTaken(ctx, s.project, pl.body.Name, err)
 	}
 	return err
+}
+
+// createNamed saves a container with its place in its group.
+func (cr *creator) createNamed(ctx context.Context, rec *store.Container, also []*store.Object) error {
+	place, err := placeObject(rec.Body)
+	if err != nil {
+		return err
+	}
+	if place == nil {
+		return cr.opts.Store.CreateContainer(ctx, rec, also...)
+	}
+	err = cr.opts.Store.CreateContainer(ctx, rec, append(slices.Clone(also), place)...)
+	if !errors.Is(err, store.ErrExists) {
+		return err
+	}
+	switch claimed := cr.networks.claimPlace(ctx, rec.Project, rec.Body); {
+	case errors.Is(claimed, store.ErrNotFound):
+		return err // the name of the container is taken
+	case claimed != nil:
+		return claimed
+	}
+	return cr.opts.Store.CreateContainer(ctx, rec, also...)
 }
 
 // nameTaken returns the client's error for a unique name that a running container has. cause is the

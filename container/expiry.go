@@ -1,6 +1,7 @@
 package container
 
 import (
+	"context"
 	"errors"
 	"time"
 
@@ -21,10 +22,13 @@ type expirer struct {
 	deaths    *deaths
 	pauser    *pauser
 	snapshots *Snapshots
+
+	neighbours *neighbours
 }
 
 // expire ends a container, unless it was used after it was found idle.
-func (ex *expirer) expire(s *instance) {
+func (ex *expirer) expire(ctx context.Context, s *instance) {
+	ex.neighbours.used(ctx, s)
 	if s.body.Berth.OnExpiry == berth.OnExpirySnapshot {
 		ex.expireToSnapshot(s)
 		return

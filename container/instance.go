@@ -49,6 +49,8 @@ type instance struct {
 	quiet   quietState
 
 	attached attachments // guards itself
+
+	visits atomic.Int32 // open connections of neighbours
 }
 
 // fileState is the state of a container's files.

@@ -29,6 +29,9 @@ func (d *deaths) save(ctx context.Context, s *instance) error {
 	if server := s.successor(); server != "" {
 		return d.saveMoved(ctx, s, server)
 	}
+	if err := d.networks.leaveGroup(ctx, s); err != nil {
+		return fmt.Errorf("leave group: %w", err)
+	}
 	var err error
 	if reason == reasonDeleted {
 		if err = d.checkMoved(ctx, s); err == nil {

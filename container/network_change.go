@@ -32,7 +32,7 @@ func (ns *networks) replace(ctx context.Context, s *instance, present, next *net
 	if paused {
 		return nil
 	}
-	if err := s.client.SetNetwork(ctx, ns.settings(present)); err != nil {
+	if err := s.client.SetNetwork(ctx, ns.settings(s, present)); err != nil {
 		return &berth.Error{Code: berth.CodeUnavailable, Err: err,
 			Message: "The network policy is in force, but the sandbox could not be prepared for it."}
 	}

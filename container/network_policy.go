@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/cluster"
 	"github.com/berth-run/berth/egress"
 	"github.com/berth-run/berth/egress/proxy"
 )
@@ -52,6 +53,9 @@ type NetworkOptions struct {
 
 	// Proxies are those through which containers reach hosts; nil means none.
 	Proxies *proxy.Selector
+
+	// Visit connects to a neighbour that another server of the cluster has. Nil: there is no other.
+	Visit func(ctx context.Context, server string, v cluster.Visit) (net.Conn, error)
 
 	// For tests, as in egress.Gate.
 	Lookup func(ctx context.Context, name string) ([]netip.Addr, error)
@@ -111,6 +115,14 @@ func (ns *networks) parse(id berth.ContainerID, n *berth.NetworkPolicy, transfor
 		}
 	}
 	return out, nil
+}
+
+// alone returns the network of a container whose policy opens none, or nil if it is in no group.
+func (ns *networks) alone(c *berth.Container) *network {
+	if c.Berth.Network == nil {
+		return nil
+	}
+	return &network{access: access{policy: &egress.Policy{}}}
 }
 
 // addRules adds the rules of a policy's domains.

@@ -18,8 +18,9 @@ import (
 
 // networks checks network policies and connects sandboxes to the network by them.
 type networks struct {
-	opts  *Options
-	trail *trail
+	opts       *Options
+	trail      *trail
+	neighbours *neighbours
 }
 
 // kindNetwork is the kind of the object that holds a container's sealed secrets and transforms.
@@ -65,6 +66,9 @@ func (ns *networks) secretsObject(s *instance, n *network) (*store.Object, error
 func (ns *networks) load(ctx context.Context, s *instance) error {
 	policy := s.body.NetworkPolicy
 	n, err := ns.parse(s.id, &policy, nil)
+	if n == nil && err == nil {
+		n = ns.alone(&s.body)
+	}
 	if err != nil || n == nil {
 		return err
 	}
@@ -139,7 +143,7 @@ func (ns *networks) connect(ctx context.Context, s *instance) error {
 	log := ns.opts.Log.With("container", s.id, "project", s.project)
 	n.connected(ns.gates(s, n))
 	connected := make(chan struct{}, 1)
-	go s.client.Outward(s.life, &n.gates, func() guest.Network { return ns.settings(n) }, func(err error) {
+	go s.client.Outward(s.life, &n.gates, func() guest.Network { return ns.settings(s, n) }, func(err error) {
 		if err != nil {
 			log.Warn("failed to connect a container to the network", "err", err)
 			return
@@ -174,18 +178,23 @@ func (ns *networks) gates(s *instance, n *network) func(access) *egress.Gate {
 			return value, err
 		}
 	}
+	find := ns.neighbours.of(s)
 	return func(a access) *egress.Gate {
-		return &egress.Gate{Policy: a.policy, Secrets: n.secrets, Transforms: a.transforms, Value: value, CA: a.ca,
+		return &egress.Gate{Policy: a.policy, Neighbours: find, Secrets: n.secrets, Transforms: a.transforms,
+			Value: value, CA: a.ca,
 			Lookup: ns.opts.Network.Lookup, Dial: ns.opts.Network.Dial, Record: record, Traffic: &n.traffic,
 			Slots: ns.opts.Network.Slots, Proxy: ns.proxyOf(s.project, a), Roots: ns.opts.Network.Proxies.Authorities()}
 	}
 }
 
 // settings returns what the guest needs for a network.
-func (ns *networks) settings(n *network) guest.Network {
+func (ns *networks) settings(s *instance, n *network) guest.Network {
 	a := n.present()
 	settings := guest.Network{Authorities: bytes.Clone(ns.opts.Network.Authorities), Environment: map[string]string{},
 		Addresses: addressNeed(a.policy)}
+	if s.body.Berth.Network != nil && settings.Addresses == guest.NotNeeded {
+		settings.Addresses = guest.Wanted // all ports of neighbours, by their names
+	}
 	if a.ca != nil {
 		settings.Authorities = append(append(settings.Authorities, '\n'), a.ca.PEM()...)
 	}

@@ -52,6 +52,10 @@ func (pn *planner) planFrom(ctx context.Context, p berth.ProjectID, req CreateRe
 		}
 		c.ExpiresAfter = *e
 	}
+	var err error
+	if c.Berth.Network, err = pn.networks.groupOf(&req); err != nil {
+		return nil, err
+	}
 	if _, err := pn.networks.parse(c.ID, req.NetworkPolicy, req.Transforms); err != nil {
 		return nil, err
 	}

@@ -47,7 +47,7 @@ func (pr *Provider) Provide(ctx context.Context, caller berth.Caller, env berth.
 	if env.Type == berth.EnvironmentReference {
 		return env.ContainerID, pr.leases.reserve(ctx, p, env.ContainerID)
 	}
-	req := CreateRequest{Name: autoName, MemoryLimit: env.MemoryLimit, NetworkPolicy: env.NetworkPolicy,
+	req := CreateRequest{Name: autoName, Unnamed: true, MemoryLimit: env.MemoryLimit, NetworkPolicy: env.NetworkPolicy,
 		FileIDs: env.FileIDs}
 	if env.Berth != nil {
 		req.Source = *env.Berth
@@ -152,7 +152,7 @@ func (pr *Provider) continued(ctx context.Context, p berth.ProjectID, req Create
 	}
 	req.Source = berth.ContainerSource{SnapshotID: was.Berth.LastSnapshot, OnExpiry: cmp.Or(req.Source.OnExpiry,
 		was.Berth.OnExpiry),
-		KeepAwake: req.Source.KeepAwake || was.Berth.KeepAwake}
+		KeepAwake: req.Source.KeepAwake || was.Berth.KeepAwake, Network: cmp.Or(req.Source.Network, was.Berth.Network)}
 	req.MemoryLimit = cmp.Or(req.MemoryLimit, was.MemoryLimit)
 	if req.ExpiresAfter == nil {
 		req.ExpiresAfter = &was.ExpiresAfter

@@ -10,6 +10,8 @@ import (
 // those of OpenAI's request.
 type CreateRequest struct {
 	Name string
+	// Unnamed: the client has not chosen Name, so the container has no name in its group without one of its own.
+	Unnamed bool
 	// refuse the request if a running container of the project has Name as its unique name
 	UniqueName    bool
 	MemoryLimit   string                // 1g, 4g, 16g or 64g; default 1g

@@ -66,19 +66,20 @@ func New(options Options) (*Service, error) {
 	svc.volumes = &volumes{opts, work}
 	svc.index = &index{work: work, volumes: svc.volumes, instances: map[berth.ContainerID]*instance{}}
 	svc.trail = &trail{opts}
-	svc.networks = &networks{opts, svc.trail}
+	svc.networks = &networks{opts: opts, trail: svc.trail}
 	svc.records = &startRecords{opts}
 	svc.deaths = &deaths{opts: opts, work: work, index: svc.index, trail: svc.trail, networks: svc.networks,
 		records: svc.records}
 	svc.meter = &meter{opts, svc.index}
 	svc.prober = &prober{opts, work}
 	svc.pauser = &pauser{opts, work, svc.deaths, svc.meter}
+	svc.networks.neighbours = &neighbours{opts, svc.index, svc.pauser, svc.trail}
 	svc.leases = &leases{opts, work, svc.index, svc.deaths, svc.prober, svc.pauser,
 		&reservations{opts, svc.index, svc.deaths}}
 	svc.files = &Files{opts, work, svc.leases, svc.meter}
 	svc.logs = &Logs{opts, svc.index}
 	svc.access = &Access{opts: opts, work: work, leases: svc.leases, logs: svc.logs, files: svc.files, index: svc.index,
-		trail: svc.trail}
+		trail: svc.trail, neighbours: svc.networks.neighbours}
 	svc.snapshots = &Snapshots{opts: opts, work: work, leases: svc.leases, deaths: svc.deaths,
 		slots: newSlots(opts.Bounds.Starts), stall: stallTimeout}
 	svc.planner = &planner{opts, svc.networks, svc.volumes, svc.snapshots, svc.files}
@@ -96,7 +97,8 @@ func New(options Options) (*Service, error) {
 		svc.access, svc.starter}
 	svc.relief = &relief{opts, svc.index, svc.meter, svc.deaths}
 	svc.sweeper = &sweeper{opts, work, svc.index, svc.prober, svc.pauser,
-		&expirer{opts, work, svc.deaths, svc.pauser, svc.snapshots}, svc.deaths, svc.snapshots, svc.volumes, svc.pools}
+		&expirer{opts, work, svc.deaths, svc.pauser, svc.snapshots, svc.networks.neighbours}, svc.deaths, svc.snapshots,
+		svc.volumes, svc.pools}
 	return svc, nil
 }
 

@@ -92,7 +92,7 @@ func (sw *sweeper) due(s *instance) func(context.Context, *instance) {
 	case !s.running() || s.dyingLocked():
 		return nil
 	case s.idleLocked(now):
-		return func(context.Context, *instance) { sw.expirer.expire(s) }
+		return sw.expirer.expire
 	case now.Sub(s.health.checked) >= interval:
 		s.health.checked = now
 		return func(context.Context, *instance) { sw.deaths.check(s) }

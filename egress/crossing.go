@@ -34,7 +34,8 @@ type crossing struct {
 // dialsFirst reports whether the host is dialled before the sandbox's connection is accepted.
 // Otherwise the client must first send a name for comparison.
 func (c *crossing) dialsFirst() bool {
-	return c.target.UDP || c.target.Port != 443 && c.target.Port != 80 && !c.gate.fillsFor(c.target.Host).any()
+	return c.decision.neighbour != nil || c.target.UDP ||
+		c.target.Port != 443 && c.target.Port != 80 && !c.gate.fillsFor(c.target.Host).any()
 }
 
 // serve forwards the connection according to the first bytes of its client. A name on the
@@ -43,6 +44,9 @@ func (c *crossing) dialsFirst() bool {
 func (c *crossing) serve(client *countedConn, host net.Conn) error {
 	if c.target.UDP {
 		return c.serveDatagrams(client, host)
+	}
+	if c.decision.neighbour != nil {
+		return c.splice(client, host) // it has no other names, and gets no secrets
 	}
 	if host != nil {
 		return c.relay(client, host)
@@ -205,6 +209,13 @@ func (g *guardedConn) Read(p []byte) (int, error) {
 // dial resolves the host and connects to an allowed address. The name is resolved once, so
 // that the address checked is the address used.
 func (c *crossing) dial(ctx context.Context) (net.Conn, error) {
+	if c.decision.neighbour != nil {
+		conn, err := c.dialNeighbour(ctx)
+		if err == nil {
+			c.reached(netip.Addr{}, "")
+		}
+		return conn, err
+	}
 	if via := c.gate.proxyFor(ctx, c.target); via != nil {
 		conn, err := c.gate.reachThrough(ctx, via, c.decision, c.target)
 		if err == nil {

@@ -62,6 +62,10 @@ type Gate struct {
 	// resolves names, so it must refuse those that lead to private addresses.
 	Proxy func(ctx context.Context, address string) *proxy.Server
 
+	// Neighbours returns the container with a name in the group of this gate's container, or ErrNoNeighbour. A name of
+	// the group beats the same name in the policy. Nil: the container is in no group.
+	Neighbours func(ctx context.Context, name string) (*Neighbour, error)
+
 	connections atomic.Int64
 	lent        atomic.Int64 // borrowed large buffers
 	masked      struct {
@@ -150,13 +154,26 @@ func (g *Gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // name up: an allowed name is resolved only when it is dialled, and a refused one never.
 func (g *Gate) resolve(w http.ResponseWriter, r *http.Request) {
 	name := r.URL.Query().Get("name")
+	if g.resolveNeighbour(w, r, name) {
+		return
+	}
 	if !g.Policy.Names(name) {
 		g.refused(Flow{Target: Target{Host: clip(name)}, Reason: "the name is not allowed", Started: time.Now()})
 		http.Error(w, "the name is not allowed", http.StatusForbidden)
 		return
 	}
+	writeLookup(w, lookupAnswer{Ports: g.Policy.Ports()})
+}
+
+// A lookupAnswer is the answer to the lookup of an allowed name.
+type lookupAnswer struct {
+	Ports     []int `json:"ports"`               // at which it may be reached
+	Neighbour bool  `json:"neighbour,omitempty"` // it is one, at all ports
+}
+
+func writeLookup(w http.ResponseWriter, answer lookupAnswer) {
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(map[string][]int{"ports": g.Policy.Ports()})
+	_ = json.NewEncoder(w).Encode(answer)
 }
 
 // connect serves one connection from the sandbox.
@@ -278,7 +295,10 @@ func (g *Gate) decide(w http.ResponseWriter, r *http.Request, flow *Flow) (Targe
 		http.Error(w, flow.Reason, http.StatusBadRequest)
 		return target, Decision{}, false
 	}
-	d := Decide(g.Policy, target)
+	d, done := g.decideNeighbour(r.Context(), target)
+	if !done {
+		d = Decide(g.Policy, target)
+	}
 	if g.over() {
 		d = Decision{Reason: "the policy has changed"}
 	}

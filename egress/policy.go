@@ -62,6 +62,8 @@ type Decision struct {
 	Address bool // the target is an address, so there is no name to compare
 	Open    bool // only Policy.Open allows it, so its denied addresses must not be dialled
 	Reason  string
+
+	neighbour *Neighbour // the target, which no policy knows; or nil
 }
 
 // Decide returns whether the policy allows the target. It compares hosts without case and

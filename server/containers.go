@@ -109,6 +109,7 @@ func containerOptions(b *base, data *blobs, c *containers) (container.Options, e
 		}
 		return value, err
 	}
+	network.Visit = b.cluster.Visit
 	return container.Options{Subjects: b.users.Ensure,
 		Server: b.cluster.Self(), Shares: shares, Store: b.db, Driver: c.driver,
 		OpenFile: data.files.Open, Log: b.Log,

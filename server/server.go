@@ -97,7 +97,8 @@ func New(ctx context.Context, o Options) (s *Server, err error) {
 	}
 	s.later(base.startOnce("batches", batches.Run))
 	s.later(base.startOnce("schedules", planned.Run))
-	stop, err := base.cluster.Serve(ctx, o.Config.Cluster.Listen, s.serveForwarded, remover.removeHere)
+	stop, err := base.cluster.Serve(ctx, o.Config.Cluster.Listen, s.serveForwarded, remover.removeHere,
+		containers.service.Access().Visit)
 	if err != nil {
 		return s, fmt.Errorf("cluster.listen: %w", err)
 	}

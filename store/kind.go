@@ -22,6 +22,7 @@ const (
 	KindContainerOpenLog  Kind = "container.log.open"
 	KindContainerNetwork  Kind = "container.network"
 	KindContainerStart    Kind = "container.start"
+	KindNeighbour         Kind = "container.neighbour" // a container's place in its group
 	KindSnapshot          Kind = "container.snapshot"
 	KindVolume            Kind = "volume"
 	KindImport            Kind = "bundle.import"
@@ -90,6 +91,7 @@ var Kinds = map[Kind][]Kind{
 	KindContainerOpenLog:  {OfContainer},
 	KindContainerNetwork:  {OfContainer},
 	KindContainerStart:    {OfContainer},
+	KindNeighbour:         nil,
 	KindSnapshot:          nil,
 	KindVolume:            nil,
 	KindImport:            nil,

@@ -106,6 +106,22 @@ func policyOf(o *deadline.Outward) (*berth.NetworkPolicy, []egress.Transform, er
 	return nil, transforms, nil
 }
 
+// The metadata with which a sandbox joins the private network of a group. E2B's clients pass only their own options of
+// a network on.
+const (
+	groupMetadata = "berth.group"
+	nameMetadata  = "berth.name" // by which the others reach it
+)
+
+// groupOf returns the group that the metadata of a sandbox name, or nil.
+func groupOf(metadata map[string]string) *berth.GroupNetwork {
+	group, name := metadata[groupMetadata], metadata[nameMetadata]
+	if group == "" && name == "" {
+		return nil
+	}
+	return &berth.GroupNetwork{Group: group, Name: name}
+}
+
 // proxyOf returns the proxy of a request, or nil.
 func proxyOf(p *deadline.EgressProxy) *berth.EgressProxy {
 	if p == nil {

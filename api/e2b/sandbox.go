@@ -190,13 +190,13 @@ func (h *sandboxes) createFor(x *exchange.Exchange, r *http.Request, c berth.Cal
 		return err
 	}
 	outward.Proxy = outward.Proxy.Shown()
-	req := container.CreateRequest{Name: "e2b", NetworkPolicy: policy, Transforms: transforms,
+	req := container.CreateRequest{Name: "e2b", Unnamed: true, NetworkPolicy: policy, Transforms: transforms,
 		ExpiresAfter: &berth.ExpiresAfter{Anchor: "last_active_at", Minutes: int(h.maxIdle / time.Minute)}}
 	rec := &deadline.Record{Template: body.Template, Metadata: body.Metadata, OnTimeout: deadline.OnTimeoutKill,
 		KeepAtTimeout: kept(body.KeepMemory), AutoResume: body.AutoResume.Enabled, Ports: body.Network.ports(),
 		Outward: outward}
 	req.Env = environment(nil, body.Env)
-	req.Source.Volumes = mountsOf(body.Volumes)
+	req.Source.Volumes, req.Source.Network = mountsOf(body.Volumes), groupOf(body.Metadata)
 	t, from, release, err := h.builds.Use(r.Context(), c.Project, body.Template)
 	if err != nil {
 		return err

@@ -29,6 +29,7 @@ type containerOptions struct {
 	env, secrets  []string
 	variables     map[string]string
 	domainSecrets []berth.DomainSecret
+	network       berth.GroupNetwork
 	source        berth.ContainerSource
 }
 
@@ -56,6 +57,12 @@ func containerFlags(cmd *cobra.Command) *containerOptions {
 	cmd.Flags().StringVar((*string)(&o.source.OnExpiry), "on-expiry", "",
 		"what the container leaves when it expires: delete or snapshot")
 	cmd.Flags().BoolVar(&o.source.KeepAwake, "keep-awake", false, "do not pause the container when it is quiet")
+	cmd.Flags().StringVar(&o.network.Group, "group", "",
+		"private network that the container joins: containers with the same group reach each other by name")
+	cmd.Flags().StringVar(&o.network.Name, "as", "",
+		"name by which the others of --group reach the container (default: its name)")
+	cmd.Flags().IntSliceVar(&o.network.Ports, "expose", nil,
+		"port at which the others of --group reach the container if it is a Pod; other drivers have all ports; may be repeated")
 	cmd.MarkFlagsMutuallyExclusive("allow", "open-network")
 	cmd.MarkFlagsMutuallyExclusive("secret", "open-network")
 	return o
@@ -71,7 +78,10 @@ for the start.
   berth create box
   berth create box --replace --template python --memory 4g --allow pypi.org --volume data
   berth create box --secret api.example.com=API_TOKEN -e STAGE=test
+  berth create db --group task-7
   berth exec box python3 --version
+
+Containers with the same --group reach each other by name, at all ports: db:5432.
 
 No other running container of the project may have the same NAME, unless it was created
 through OpenAI's API, which lets names repeat. --replace deletes the other one first.`,
@@ -88,6 +98,9 @@ through OpenAI's API, which lets names repeat. --replace deletes the other one f
 		}
 		if err := o.check(); err != nil {
 			return err
+		}
+		if o.network.Group != "" && o.name == "" && o.network.Name == "" {
+			return badUsage("--group: the container needs a name, or --as with the name by which the others reach it")
 		}
 		c := connect()
 		c.patience = templatePatience
@@ -142,6 +155,11 @@ func (o *containerOptions) check() error {
 			o.allow = append(o.allow, host)
 		}
 	}
+	if o.network.Group != "" {
+		o.source.Network = &o.network
+	} else if o.network.Name != "" || len(o.network.Ports) > 0 {
+		return badUsage("--as and --expose need --group")
+	}
 	for _, v := range o.volumes {
 		name, readOnly := strings.CutSuffix(v, ":ro")
 		name, at, _ := strings.Cut(name, ":")
@@ -192,7 +210,7 @@ func (o *containerOptions) body(ctx context.Context, c *client) (map[string]any,
 func (o *containerOptions) extends() bool {
 	s := o.source
 	return s.Template != "" || s.SnapshotID != "" || s.OnExpiry != "" || s.OnLost != "" || s.KeepAwake ||
-		len(s.Volumes) > 0
+		len(s.Volumes) > 0 || s.Network != nil
 }
 
 // create creates the container.

@@ -41,6 +41,10 @@ const (
 // 127.8.0.0 are left for the sandbox's own use.
 var firstAddr = netip.MustParseAddr("127.8.0.1")
 
+// firstNear is the first address of neighbours on the route. It is in a range for measuring networks (RFC 2544), which
+// no host has.
+var firstNear = netip.MustParseAddr("198.18.0.1")
+
 // network connects the sandbox to the outside. There is no network card: a name that the
 // Berth server allows gets an address on the loopback, and connections to that are
 // forwarded to the server as streams. Only the server decides.
@@ -50,15 +54,19 @@ type network struct {
 	mu    sync.Mutex
 	out   *mux.Session // to the Berth server; nil while there is none
 	names map[string]*outsider
+	near  map[netip.Addr]string // names of neighbours, by their addresses on the route
 	begun bool
 	route *route.Route // for addresses; nil if there is none
 	slept bool         // the guest sleeps: no route may be created
 }
 
-// An outsider is an outside name with a loopback address.
+// An outsider is an outside name with an address: on the loopback, or on the route for a neighbour, of which all ports
+// may be reached.
 type outsider struct {
-	name string
-	addr netip.Addr
+	name  string
+	addr  netip.Addr
+	near  bool // a neighbour
+	ports []int
 }
 
 type sessionKey struct{}
@@ -105,8 +113,10 @@ func (n *network) openRoute() error {
 		return nil
 	}
 	to, err := route.Open(route.Out{
-		Connect: func(to netip.AddrPort, datagrams bool) (net.Conn, error) { return n.connect(to.String(), datagrams) },
-		Carry:   splice,
+		Connect: func(to netip.AddrPort, datagrams bool) (net.Conn, error) {
+			return n.connect(n.target(to), datagrams)
+		},
+		Carry: splice,
 	})
 	if err == nil {
 		n.route = to
@@ -166,29 +176,46 @@ func (n *network) stream(ctx context.Context) (*mux.Stream, error) {
 	return session.Open(ctx)
 }
 
-// resolve returns the loopback address for a name, if the server allows the name. An error
-// means that the server did not answer.
+// target returns the destination of a connection on the route: a neighbour by its name, or an address.
+func (n *network) target(to netip.AddrPort) string {
+	n.mu.Lock()
+	name, near := n.near[to.Addr()]
+	n.mu.Unlock()
+	if near {
+		return net.JoinHostPort(name, strconv.Itoa(int(to.Port())))
+	}
+	return to.String()
+}
+
+// resolve returns the address for a name, if the server allows the name. An error means that the
+// server did not answer.
 func (n *network) resolve(ctx context.Context, name string) (addr netip.Addr, allowed bool, err error) {
 	n.mu.Lock()
 	o, full := n.names[name], len(n.names) >= maxNames
+	settled := o != nil && (!o.near || n.near[o.addr] != "")
 	n.mu.Unlock()
-	if o != nil {
+	if settled {
 		return o.addr, true, nil
 	}
-	if full {
+	if full && o == nil {
 		return addr, false, errors.New("too many names")
 	}
-	ports, err := n.ask(ctx, name)
-	if err != nil || len(ports) == 0 {
+	answer, err := n.ask(ctx, name)
+	if err != nil || answer == nil || len(answer.Ports) == 0 && !answer.Neighbour {
 		return addr, false, err
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if o := n.names[name]; o != nil { // another lookup added it
-		return o.addr, true, nil
+	if o = n.names[name]; o == nil {
+		o = &outsider{name: name, addr: nth(firstAddr, len(n.names))}
 	}
-	o = &outsider{name: name, addr: nth(firstAddr, len(n.names))}
-	if err := n.listen(o, ports); err != nil {
+	o.near = o.near || answer.Neighbour
+	if answer.Neighbour && n.route != nil {
+		if n.near[o.addr] == "" {
+			o.addr = nth(firstNear, len(n.near))
+			n.near[o.addr] = name
+		}
+	} else if err := n.listen(o, answer.Ports); err != nil {
 		return addr, false, err
 	}
 	n.names[name] = o
@@ -203,8 +230,14 @@ func nth(a netip.Addr, i int) netip.Addr {
 	return netip.AddrFrom4([4]byte{byte(v >> 24), byte(v >> 16), byte(v >> 8), byte(v)})
 }
 
-// ask requests from the server the ports at which a name may be reached.
-func (n *network) ask(ctx context.Context, name string) ([]int, error) {
+// A nameAnswer is the server's answer for a name.
+type nameAnswer struct {
+	Ports     []int // at which it may be reached
+	Neighbour bool  // a container of the same group: all ports, if there is a route
+}
+
+// ask asks the server for a name. It returns nil if the server does not allow it.
+func (n *network) ask(ctx context.Context, name string) (*nameAnswer, error) {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			stream, err := n.stream(ctx)
@@ -223,19 +256,25 @@ func (n *network) ask(ctx context.Context, name string) ([]int, error) {
 		return nil, err
 	}
 	defer resp.Body.Close()
+	if resp.StatusCode == http.StatusServiceUnavailable {
+		return nil, errors.New(resp.Status)
+	}
 	if resp.StatusCode != http.StatusOK {
 		return nil, nil
 	}
-	var answer struct{ Ports []int }
+	var answer nameAnswer
 	err = json.NewDecoder(io.LimitReader(resp.Body, 4<<10)).Decode(&answer)
 	if err != nil {
 		return nil, fmt.Errorf("decode ports: %w", err)
 	}
-	return answer.Ports[:min(len(answer.Ports), maxPorts)], nil
+	answer.Ports = answer.Ports[:min(len(answer.Ports), maxPorts)]
+	return &answer, nil
 }
 
-// listen accepts the connections to a name.
+// listen accepts the connections to a name at ports, beside those at which it does. n.mu is held.
 func (n *network) listen(o *outsider, ports []int) error {
+	ports = slices.DeleteFunc(slices.Clone(ports), func(p int) bool { return slices.Contains(o.ports, p) })
+	ports = ports[:min(len(ports), maxPorts-len(o.ports))]
 	var listeners []net.Listener
 	for _, port := range ports {
 		l, err := net.Listen("tcp", netip.AddrPortFrom(o.addr, uint16(port)).String())
@@ -250,6 +289,7 @@ func (n *network) listen(o *outsider, ports []int) error {
 	for i, l := range listeners {
 		go n.accept(l, net.JoinHostPort(o.name, strconv.Itoa(ports[i])))
 	}
+	o.ports = append(o.ports, ports...)
 	return nil
 }
 

@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"os/user"
 	"path/filepath"
@@ -114,7 +115,7 @@ func New(opts Options) (*Server, error) {
 	s.kernels = &kernels{server: s, byName: map[string]*kernel{}}
 	s.desktop = newDesktops(s)
 	s.watches = &watchers{server: s, polled: map[string]*watcher{}}
-	s.network = &network{server: s, names: map[string]*outsider{}}
+	s.network = &network{server: s, names: map[string]*outsider{}, near: map[netip.Addr]string{}}
 	s.shell = newShell(s)
 	s.handler = s.routes()
 	return s, nil

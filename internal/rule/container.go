@@ -27,6 +27,8 @@ func ContainerSource(more Fields) Rule {
 		}, "name"), 16),
 		"on_expiry":  OneOf("delete", "snapshot"),
 		"keep_awake": Boolean,
+		"network": Object(Fields{"group": Text(1, 63), "name": Text(1, 63), "ports": List(Integer(1, 65535), 32)},
+			"group"),
 	}
 	maps.Copy(all, more)
 	return Object(all)
