@@ -235,6 +235,7 @@ func (h *handlers) routes() []exchange.Route {
 
 		on("GET /v1/organization/costs", h.usage.costs, readsQuery),
 		on("GET /v1/organization/status", h.health.status),
+		on("GET /v1/refused_connections", h.record.listRefused, readsQuery),
 		on("GET /v1/organization/audit", h.record.list, readsQuery),
 		on("POST /v1/organization/audit/verify", h.record.verify, storesNothing, storesLittle),
 		on("GET /v1/organization/spend", h.spend.list, readsQuery),

@@ -76,6 +76,11 @@ func (h *record) list(x *exchange.Exchange, r *http.Request, c berth.Caller) err
 	if to > 0 {
 		query.To = time.Unix(to, 0)
 	}
+	return h.answer(x, r, query)
+}
+
+// answer answers with a page of the record.
+func (h *record) answer(x *exchange.Exchange, r *http.Request, query audit.Query) error {
 	found, more, err := h.log.Latest(r.Context(), query)
 	if err != nil {
 		return err

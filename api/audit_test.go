@@ -2,6 +2,8 @@ package api_test
 
 import (
 	"testing"
+
+	"github.com/berth-run/berth/audit"
 )
 
 // The audit entries of a container can be read after its deletion.
@@ -26,4 +28,31 @@ func TestContainerAudit(t *testing.T) {
 	if got.at("checkpoint") == "" {
 		t.Error("there is no checkpoint")
 	}
+}
+
+// TestRefusedConnections: a project sees what the network refused to its own containers, and nothing else of the record.
+func TestRefusedConnections(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, nil)
+	h.key("sk-mine", "proj_mine")
+	h.key("sk-theirs", "proj_theirs")
+	err := h.record.Commit(t.Context(),
+		audit.Entry{Project: "proj_mine", Container: "cntr_1", Action: audit.EgressRefused, Host: "a.example", Reason: "not allowed"},
+		audit.Entry{Project: "proj_theirs", Container: "cntr_2", Action: audit.EgressRefused, Host: "theirs.example"},
+		audit.Entry{Project: "proj_mine", Container: "cntr_1", Action: audit.EgressEnded, Host: "allowed.example"},
+		audit.Entry{Project: "proj_mine", Container: "cntr_1", Action: audit.EgressRefused, Host: "b.example"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.token = "sk-mine"
+	got := h.call(200, "GET", "/v1/refused_connections?limit=1", nil)
+	if got.at("data", 0, "host") != "b.example" || got["has_more"] != true {
+		t.Errorf("got %v, want the newest", got)
+	}
+	got = h.call(200, "GET", "/v1/refused_connections?after="+got["last_id"].(string), nil)
+	if got.at("data", 0, "host") != "a.example" || got.at("data", 0, "reason") != "not allowed" || got.at("data", 1) != nil {
+		t.Errorf("got %v, want the older one of the project alone", got)
+	}
+	h.call(400, "GET", "/v1/refused_connections?project_id=proj_theirs", nil)
+	h.call(400, "GET", "/v1/refused_connections?limit=0", nil)
 }

@@ -80,8 +80,9 @@ type house struct {
 	fed    fedModel
 	stop   context.CancelCauseFunc // of the base context of requests
 	token  string                  // of requests; "" without
-	reach  egress.Policy           // for MCP servers and web pages
-	search lateBackend             // of web_search
+	record *audit.Log
+	reach  egress.Policy // for MCP servers and web pages
+	search lateBackend   // of web_search
 	opts   api.Options
 }
 
@@ -163,7 +164,7 @@ func newHouseWith(t *testing.T, kinds []tool.Kind, change func(*api.Options), ru
 		}})
 	check(t, err)
 	check(t, keeper.Start(t.Context()))
-	h := &house{t: t, store: st, fed: fedModel{words: make(chan string), asked: &atomic.Pointer[model.Request]{}}}
+	h := &house{t: t, store: st, record: record, fed: fedModel{words: make(chan string), asked: &atomic.Pointer[model.Request]{}}}
 	rules = append(rules, model.Rule{Match: scripted.Name, Provider: scripted.Provider{}},
 		model.Rule{Match: "vendor/fed", Provider: h.fed})
 	models, err := model.NewRouter(log, rules...)

@@ -320,6 +320,7 @@ var probed = map[string][]string{
 	"DELETE /v1/traces/{trace}":    {`/v1/traces/{trace}`},
 
 	"GET /v1/organization/status":        {}, // the operator's, as the next two
+	"GET /v1/refused_connections":        {},
 	"GET /v1/organization/audit":         {},
 	"POST /v1/organization/audit/verify": {},
 }

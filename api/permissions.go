@@ -237,6 +237,7 @@ var permissions = map[string]berth.Permission{
 
 	"GET /v1/organization/costs":                                toReadUsage,
 	"GET /v1/organization/status":                               toReadUsage,
+	"GET /v1/refused_connections":                               toRead,
 	"GET /v1/organization/audit":                                toReadAudit,
 	"POST /v1/organization/audit/verify":                        toReadAudit,
 	"GET /v1/organization/spend":                                toReadUsage,

@@ -170,6 +170,8 @@ func containerRoutes() []*reference.Route {
 			"observe.md").Gives(statsHistory{}),
 		route("GET /v1/containers/{container}/audit", "Get the audit entries of a container",
 			"audit.md").Gives(containerAudit{}),
+		route("GET /v1/refused_connections", "List the connections of containers that were refused, the newest first",
+			"network.md").Query(reference.Paging[0], reference.Paging[2]).Gives(auditList{}),
 		route("POST /v1/containers/{container}/snapshots", "Take a snapshot of a container",
 			"snapshots.md").MayTake(snapshotBody, container.SnapshotRequest{}).Gives(berth.Snapshot{}),
 		route("POST /v1/containers/{container}/fork", "Copy a container", "snapshots.md").MayTake(forkBody,
