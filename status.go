@@ -12,6 +12,14 @@ type ServerStatus struct {
 	Pools      []PoolStatus   `json:"pools"`
 	Upstreams  []Upstream     `json:"upstreams"`
 	Disk       []DiskStatus   `json:"disk"`
+	LastBackup *BackupStatus  `json:"last_backup,omitempty"` // absent if none was made since this version
+}
+
+// A BackupStatus is the last complete backup that "berth backup" has made of a state directory.
+type BackupStatus struct {
+	At    int64 `json:"at"` // Unix seconds of its start
+	Files int64 `json:"files"`
+	Bytes int64 `json:"bytes"`
 }
 
 // ResponseCounts count responses of all projects.

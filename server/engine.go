@@ -16,6 +16,7 @@ import (
 	"github.com/berth-run/berth/metrics"
 	"github.com/berth-run/berth/model"
 	"github.com/berth-run/berth/server/config"
+	"github.com/berth-run/berth/server/state"
 	"github.com/berth-run/berth/store"
 	"github.com/berth-run/berth/tool"
 	"github.com/berth-run/berth/tool/codeinterpreter"
@@ -52,7 +53,8 @@ func (s *Server) startEngine(ctx context.Context, b *base, to *upstreams, data *
 		r.journal.Watch(w)
 	}
 	r.journal.AtEnd(s.metrics.AtEnd)
-	r.status = &statuses{started: time.Now(), containers: c.service, upstreams: r.upstreams, space: b.space}
+	r.status = &statuses{started: time.Now(), containers: c.service, upstreams: r.upstreams, space: b.space,
+		backup: func() *berth.BackupStatus { return state.LastBackup(b.State) }}
 	r.journal.AtEnd(r.status.atEnd)
 	r.webhooks = webhook.New(b.db, b.proxies, b.Log)
 	r.journal.AtEnd(r.webhooks.AtEnd)

@@ -18,6 +18,7 @@ type statuses struct {
 	containers *container.Service
 	upstreams  func() []berth.Upstream
 	space      *diskspace.Guard
+	backup     func() *berth.BackupStatus // the last one
 
 	completed, incomplete, failed, cancelled atomic.Int64
 }
@@ -40,7 +41,7 @@ func (s *statuses) atEnd(_ *store.Response, final *berth.Response) []*store.Obje
 // get returns the present state.
 func (s *statuses) get(ctx context.Context) *berth.ServerStatus {
 	out := &berth.ServerStatus{At: time.Now().Unix(), StartedAt: s.started.Unix(), Upstreams: s.upstreams(),
-		Pools: []berth.PoolStatus{}, Disk: []berth.DiskStatus{},
+		LastBackup: s.backup(), Pools: []berth.PoolStatus{}, Disk: []berth.DiskStatus{},
 		Responses: berth.ResponseCounts{Running: s.running(), Completed: s.completed.Load(),
 			Incomplete: s.incomplete.Load(), Failed: s.failed.Load(), Cancelled: s.cancelled.Load()}}
 	if out.Upstreams == nil {

@@ -2,6 +2,7 @@ package state
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/audit"
 	"github.com/berth-run/berth/internal/statefile"
 	"github.com/berth-run/berth/store/postgres"
@@ -73,7 +75,29 @@ func Backup(ctx context.Context, state, to, version string, progress func(what s
 	if err := errors.Join(syncAll(work), os.Rename(work, to), syncAll(filepath.Dir(to))); err != nil {
 		return nil, err
 	}
+	noteBackup(state, &b.m)
 	return &b.m, nil
+}
+
+// lastBackup is the file of a state directory with the last backup of it, which the status of the server shows.
+const lastBackup = "last_backup.json"
+
+// noteBackup notes that a backup is complete. It is complete also if that fails.
+func noteBackup(state string, m *Manifest) {
+	text, err := json.Marshal(berth.BackupStatus{At: m.CreatedAt.Unix(), Files: int64(m.Files), Bytes: m.Bytes})
+	if err == nil {
+		_ = os.WriteFile(filepath.Join(state, lastBackup), text, 0o644) // it has no secret, and another user may run the server
+	}
+}
+
+// LastBackup returns the last backup of a state directory; nil if none is known.
+func LastBackup(state string) *berth.BackupStatus {
+	text, err := os.ReadFile(filepath.Join(state, lastBackup))
+	var b berth.BackupStatus
+	if err != nil || json.Unmarshal(text, &b) != nil {
+		return nil
+	}
+	return &b
 }
 
 // isBelow reports whether a path is a directory or below it.

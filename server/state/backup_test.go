@@ -2,12 +2,14 @@ package state
 
 import (
 	"bytes"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/berth-run/berth/audit"
 	"github.com/berth-run/berth/internal/disktest"
 	"golang.org/x/sys/unix"
 )
@@ -23,6 +25,45 @@ func TestBackupInState(t *testing.T) {
 	if _, err := Backup(t.Context(), state, filepath.Join(state, "backup"), "test", nil); err == nil ||
 		!strings.Contains(err.Error(), "outside of it") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// The server's status shows the last complete backup, and none after one that failed or a file that is damaged.
+func TestLastBackup(t *testing.T) {
+	state := t.TempDir()
+	open, err := Open(t.Context(), state)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer open.Close()
+	record, err := audit.Open(filepath.Join(state, AuditDir), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer record.Close()
+	if got := LastBackup(state); got != nil {
+		t.Errorf("got %+v before the first", got)
+	}
+	to := filepath.Join(t.TempDir(), "backup")
+	m, err := Backup(t.Context(), state, to, "test", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := LastBackup(state)
+	if got == nil || got.At != m.CreatedAt.Unix() || got.Bytes != m.Bytes || got.Files != int64(m.Files) {
+		t.Errorf("got %+v, want %+v", got, m)
+	}
+	if _, err := Backup(t.Context(), state, to, "test", nil); err == nil {
+		t.Error("a backup replaced another")
+	}
+	if again := LastBackup(state); again == nil || *again != *got {
+		t.Errorf("got %+v after a backup that failed", again)
+	}
+	if err := os.WriteFile(filepath.Join(state, lastBackup), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := LastBackup(state); got != nil {
+		t.Errorf("got %+v of a damaged file", got)
 	}
 }
 
