@@ -1,11 +1,14 @@
 package console
 
 import (
+	"cmp"
 	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/berth-run/berth"
 )
 
 // An auditPage is the page of the audit record.
@@ -16,6 +19,7 @@ type auditPage struct {
 	Form       formToken
 	Filter     map[string]string // by field of the query
 	Who        map[string]string // names of the keys and people of entries, by their ids
+	Projects   map[string]string // names of their projects, by their ids
 	Verified   *verification     // nil unless the record was verified just now
 }
 
@@ -80,9 +84,7 @@ func (p *auditPage) read(v *visit) error {
 	}
 	err := v.get("/v1/organization/audit?"+read.Encode(), &found)
 	p.Entries, p.Checkpoint = found.Data, found.Checkpoint
-	if err == nil {
-		err = p.name(v)
-	}
+	p.name(v)
 	if found.HasMore {
 		query.Set("after", found.LastID)
 		p.Next = "/console/audit?" + query.Encode()
@@ -90,19 +92,31 @@ func (p *auditPage) read(v *visit) error {
 	return err
 }
 
-// name sets the names of those who have done what entries record.
-func (p *auditPage) name(v *visit) error {
-	p.Who = map[string]string{}
-	if len(p.Entries) == 0 {
-		return nil
-	}
-	names, err := adminKeyNames(v)
+// name sets the names of those who have done what entries record, and of their projects.
+func (p *auditPage) name(v *visit) {
+	p.Who, p.Projects = map[string]string{}, map[string]string{}
 	for _, e := range p.Entries {
 		if e.Key != "" {
-			p.Who[e.Key] = v.nameOf(e.Key, names)
+			p.Who[e.Key] = v.nameOf(e.Key)
+		}
+		if strings.HasPrefix(e.Object, keyPrefix) {
+			p.Who[e.Object] = v.nameOf(e.Object)
+		}
+		if e.Project != "" && p.Projects[e.Project] == "" {
+			p.Projects[e.Project] = v.projectName(e.Project)
 		}
 	}
-	return err
+}
+
+// keyPrefix is the prefix of the ids of keys.
+const keyPrefix = "key_"
+
+// projectName returns the name of a project that the API has shown.
+func (v *visit) projectName(id string) string {
+	if v.console.Names == nil {
+		return short(id)
+	}
+	return cmp.Or(v.console.Names(v.r.Context(), berth.ProjectID(id)), short(id))
 }
 
 // show serves GET /console/audit: the audit record, the newest entries first.

@@ -36,6 +36,7 @@ var badges = map[string]badge{
 	"cancelling":  {Kind: "busy", Icon: "loader-circle", Label: "Cancelling"},
 	"expired":     {Kind: "idle", Icon: "clock", Label: "Expired"},
 	"enabled":     {Kind: "good", Icon: "circle-check", Label: "Active"},
+	"resting":     {Kind: "wait", Icon: "clock", Label: "Resting"},
 	"archived":    {Kind: "idle", Icon: "circle-stop", Label: "Archived"},
 }
 

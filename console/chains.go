@@ -65,6 +65,17 @@ func (c chain) Took() string {
 	return took((*c.Last.CompletedAt - c.Last.CreatedAt) * 1000)
 }
 
+// seconds returns how long the last response took, or has run so far.
+func (c chain) seconds() int64 {
+	switch {
+	case c.Last.CompletedAt != nil:
+		return *c.Last.CompletedAt - c.Last.CreatedAt
+	case c.Runs():
+		return time.Now().Unix() - c.Last.CreatedAt
+	}
+	return 0
+}
+
 // Runs reports whether the last response runs. The list does not know when one ended that did not complete.
 func (c chain) Runs() bool { return !c.Last.Status.Final() }
 
@@ -76,6 +87,8 @@ type chainsPage struct {
 	Search string // the filter; "" shows all
 	Range  string // the filter: the name of a span; "" shows all
 	Tag    string // the filter: NAME:VALUE of the metadata; "" shows all
+	Sort   string // cost, tokens or duration, the largest first; "" is the time
+	Cut    bool   // sorted, but older runs were not read
 	Open   berth.ResponseID
 	Run    *responsePage // the open one, beside the list
 	Title  string        // of Run
@@ -113,7 +126,7 @@ func (p chainsPage) path(name, value string) string {
 func (p chainsPage) query() url.Values {
 	query := url.Values{}
 	for name, value := range map[string]string{"status": p.Status, "model": p.Model, "search": p.Search,
-		"range": p.Range, "tag": p.Tag} {
+		"range": p.Range, "tag": p.Tag, "sort": p.Sort} {
 		if value != "" {
 			query.Set(name, value)
 		}
@@ -138,11 +151,18 @@ func (p chainsPage) Ranges() []chip {
 	for _, s := range spans {
 		chips = append(chips, chip{s.label, p.path("range", s.name), p.Range == s.name})
 	}
+	if span := rangeOf(p.Range); span > 0 && !slices.ContainsFunc(chips, func(c chip) bool { return c.Here }) {
+		chips = append(chips, chip{age(span), p.path("range", p.Range), true})
+	}
 	return chips
 }
 
 // Filtered reports whether a filter is set.
-func (p chainsPage) Filtered() bool { return len(p.query()) > 0 }
+func (p chainsPage) Filtered() bool {
+	query := p.query()
+	query.Del("sort")
+	return len(query) > 0
+}
 
 // Untagged returns the path of the list with all tags.
 func (p chainsPage) Untagged() string { return p.path("tag", "") }
@@ -152,10 +172,8 @@ func (p chainsPage) List() string { return p.path("", "") }
 
 // since returns the time of the oldest response that the filter shows; the zero time shows all.
 func (p chainsPage) since() time.Time {
-	for _, s := range spans {
-		if s.name == p.Range {
-			return time.Now().Add(-s.span)
-		}
+	if span := rangeOf(p.Range); span > 0 {
+		return time.Now().Add(-span)
 	}
 	return time.Time{}
 }
@@ -229,8 +247,11 @@ func (p *chainsPage) read(v *visit, titles map[berth.ResponseID]string) error {
 	field := func(name string) string { return strings.TrimSpace(asked.Get(name)) }
 	*p = chainsPage{Status: field("status"), Model: field("model"), Search: field("search"), Range: field("range"),
 		Tag: field("tag"), Open: berth.ResponseID(field("open"))}
+	if slices.Contains(sorts, field("sort")) {
+		p.Sort = field("sort")
+	}
 	query := p.query()
-	if asked.Get("after") == "" && p.Search == "" && p.Tag == "" {
+	if asked.Get("after") == "" && p.Search == "" && p.Tag == "" && p.Sort == "" {
 		shown := p.query()
 		if p.Open != "" {
 			shown.Set("open", string(p.Open)) // each event draws the list anew
@@ -257,7 +278,7 @@ func (p *chainsPage) read(v *visit, titles map[berth.ResponseID]string) error {
 			}
 		}
 	} else {
-		all, err := readSummaries(v, read, p.Search != "", p.Tag)
+		all, err := readSummaries(v, read, p.reach())
 		if err != nil {
 			return err
 		}
@@ -270,11 +291,14 @@ func (p *chainsPage) read(v *visit, titles map[berth.ResponseID]string) error {
 			return old
 		})
 	}
-	if found.HasMore {
+	if p.Cut = found.HasMore && p.Sort != ""; found.HasMore && !p.Cut {
 		query.Set("after", found.LastID)
 		p.Next = "/console/responses?" + query.Encode()
 	}
 	p.Chains = chainsOf(found.Data)
+	if p.Sort != "" {
+		p.sort()
+	}
 	markWaiting(p.Chains, waiting)
 	return addChainTitles(v, p.Chains, titles)
 }
@@ -310,34 +334,6 @@ func tagged(s *summary, tag string) bool {
 		}
 	}
 	return tag == ""
-}
-
-// readSummaries reads a page of the list. A search for words or for a tag reads further pages until it has found some
-// responses, or has read searchPages.
-func readSummaries(v *visit, query url.Values, search bool, tag string) (*list[*summary], error) {
-	var all list[*summary]
-	pages := 1
-	if search || tag != "" {
-		pages = searchPages
-		query.Set("limit", "100")
-	}
-	for range pages {
-		var found list[*summary]
-		if err := v.get("/v1/responses?"+query.Encode(), &found); err != nil {
-			return nil, err
-		}
-		all.HasMore, all.LastID = found.HasMore, found.LastID
-		for _, s := range found.Data {
-			if tagged(s, tag) {
-				all.Data = append(all.Data, s)
-			}
-		}
-		if !found.HasMore || len(all.Data) >= searchEnough {
-			break
-		}
-		query.Set("after", found.LastID)
-	}
-	return &all, nil
 }
 
 // readTitle returns the first words of the user in a response.

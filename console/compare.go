@@ -64,7 +64,7 @@ func (p *comparePage) show(v *visit) error {
 
 // offer reads the latest runs.
 func (p *comparePage) offer(v *visit) error {
-	found, err := readSummaries(v, url.Values{"limit": {chainsRead}, "order": {"desc"}}, false, "")
+	found, err := readSummaries(v, url.Values{"limit": {chainsRead}, "order": {"desc"}}, reach{})
 	if err != nil {
 		return err
 	}

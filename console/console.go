@@ -43,6 +43,10 @@ type Console struct {
 	// Names returns the name of a project, for the user of one of its keys. It may be nil.
 	Names func(context.Context, berth.ProjectID) string
 
+	// Keys returns the names of keys by their ids. Pages name only keys whose ids the API has shown to the visitor.
+	// It may be nil.
+	Keys func(context.Context) map[berth.KeyID]string
+
 	// People returns what others see of the person with an id, such as an address; "" for nobody. It may be nil.
 	People func(ctx context.Context, id string) string
 
@@ -121,6 +125,8 @@ func New(api http.Handler, log *slog.Logger, options ...Option) *Console {
 	c.on("GET /console/schedules/{schedule}", handle((*schedulePage).show))
 	c.on("POST /console/schedules/{schedule}", handle((*schedulePage).change))
 	c.on("GET /console/connect", handle((*connectPage).show))
+	c.on("GET /console/health", handle((*healthPage).show))
+	c.on("GET /console/refused", handle((*refusedPage).show))
 	c.on("GET /console/usage", handle((*usagePage).show))
 	c.on("GET /console/usage.csv", handle((*usagePage).export))
 	c.on("GET /console/storage", handle((*storagePage).show))

@@ -23,6 +23,9 @@ type containerPage struct {
 	Cost    *berth.Cost // of the responses that ran in it; nil if it is not known
 	Partial bool        // others ran in it, whose commands were not read
 
+	Template string      // name of its template
+	Origin   *originView // what it was made of; nil for its template
+
 	Run      berth.ResponseID // that has used it first; "" if none
 	RunTitle string
 }
@@ -67,6 +70,10 @@ func (p *containerPage) show(v *visit) error {
 		}
 		p.Run, p.RunTitle = first.Data[0].ResponseID, title
 	}
+	if p.Origin, err = readOrigin(v, p.Container); err != nil {
+		return err
+	}
+	p.Template = v.templateName(p.Berth.Template)
 	p.Tab, p.Form = tab{Container: p.Container, Form: v.formToken()}, v.formToken()
 	return v.show(http.StatusOK, "container", cmp.Or(p.Name, "Container"), p)
 }
@@ -84,4 +91,41 @@ func (p *containerPage) readCost(v *visit) error {
 	p.Partial = more
 	p.Cost, err = costs.of(v, log)
 	return err
+}
+
+// An originView is what a container was made of, beside its template.
+type originView struct{ What, Name, ID, Path string }
+
+// readOrigin returns the snapshot or the container that a container was made of; nil for none.
+func readOrigin(v *visit, c berth.Container) (*originView, error) {
+	if id := c.Berth.ForkedFrom; id != "" {
+		return &originView{"Forked from", short(string(id)), string(id), pathTo("/console/containers", id)}, nil
+	}
+	id := c.Berth.FromSnapshot
+	if id == "" {
+		return nil, nil
+	}
+	o := &originView{"Restored from", short(string(id)), string(id), "/console/snapshots"}
+	var s berth.Snapshot
+	if err := v.get(pathTo("/v1/snapshots", id), &s); err != nil {
+		if refused(err) { // it was deleted
+			o.Path, err = "", nil
+		}
+		return o, err
+	}
+	o.Name, o.Path = cmp.Or(s.Name, o.Name), pathTo("/console/containers", s.ContainerID)+"/snapshots"
+	return o, nil
+}
+
+// templateName returns the first name of a template of the server, or a part of its id.
+func (v *visit) templateName(id string) string {
+	if v.templates == nil {
+		v.templates = map[string]string{}
+		var all list[berth.Template]
+		_ = v.get("/v1/templates", &all) // ids are shown without
+		for _, t := range all.Data {
+			v.templates[t.ID] = nameOr(t.Names, short(t.ID))
+		}
+	}
+	return cmp.Or(v.templates[id], short(id))
 }

@@ -29,11 +29,12 @@ type containersPage struct {
 // A containerRow is a container of the list.
 type containerRow struct {
 	berth.Container
-	Title  string     // its name, or the title of the run that has used it first
-	CPU    *sparkline // nil if nothing is known
-	Memory *sparkline
-	log    []berth.ContainerLog // the first commands
-	Cost   *berth.Cost          // of the responses that ran in it; nil if it is not known
+	Template string     // its name
+	Title    string     // its name, or the title of the run that has used it first
+	CPU      *sparkline // nil if nothing is known
+	Memory   *sparkline
+	log      []berth.ContainerLog // the first commands
+	Cost     *berth.Cost          // of the responses that ran in it; nil if it is not known
 }
 
 // show serves GET /console/containers: containers, the newest first.
@@ -114,7 +115,7 @@ func (p *containersPage) read(v *visit) error {
 // containerRowOf returns the row of a container. One without a name of its own has the title of the run that has used
 // it first, or else its id.
 func containerRowOf(v *visit, c berth.Container) (containerRow, error) {
-	row := containerRow{Container: c, Title: c.Name}
+	row := containerRow{Container: c, Title: c.Name, Template: v.templateName(c.Berth.Template)}
 	var log list[berth.ContainerLog]
 	err := v.get("/v1/containers/"+url.PathEscape(string(c.ID))+"/logs?order=asc&limit=100", &log)
 	if err != nil && !refused(err) {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"time"
 
 	"github.com/berth-run/berth"
 )
@@ -39,11 +40,17 @@ func addTimes(v *visit, turns []*turnView) error {
 			took[l.CallID] = max(took[l.CallID], l.DurationMS)
 		}
 	}
+	attaches := v.formToken().May(attach)
 	for _, turn := range turns {
 		for _, e := range turn.Output {
 			e.Took = took[e.ID()]
 		}
-		turn.Time = newWaterfall("time-"+string(turn.ID), barsOf(turn, used), false)
+		if attaches {
+			findFiles(turn.Output, func(id berth.ContainerID) bool {
+				return used[id] != nil && used[id].Container.Status != berth.ContainerRunning
+			})
+		}
+		turn.Time = newWaterfall("time-"+string(turn.ID), barsOf(turn, used, time.Now()), false)
 	}
 	return nil
 }

@@ -83,7 +83,8 @@ type spending struct {
 	Limit     *berth.Cost     `json:"limit"`
 	Warning   *string         `json:"warning"`
 
-	Project string `json:"-"` // the project's name; "" if it is not known
+	Project string `json:"-"` // the project's name
+	Key     string `json:"-"` // the key's name
 }
 
 // Percent returns the used part of the limit.
@@ -131,6 +132,14 @@ func (p *homePage) readSpending(v *visit) error {
 		names := projectNames(v)
 		for i := range p.Spent {
 			p.Spent[i].Project = names[p.Spent[i].ProjectID]
+		}
+	}
+	for i := range p.Spent {
+		if s := &p.Spent[i]; s.APIKeyID != nil {
+			s.Key = v.nameOf(*s.APIKeyID)
+		}
+		if s := &p.Spent[i]; s.Project == "" {
+			s.Project = v.projectName(string(s.ProjectID))
 		}
 	}
 	u := usagePage{Days: homeDays, Period: "day", By: "project_id"}

@@ -19,6 +19,7 @@ import (
 const (
 	redraw   = 100 * time.Millisecond // least time between two states of a page
 	patience = time.Minute            // for a browser that does not read
+	elapse   = 2 * time.Second        // between two states of where the time of a running response went
 	quiet    = 15 * time.Second       // after which a comment is sent
 	maxEvent = 64 << 20               // bytes of one event
 )
@@ -63,6 +64,8 @@ func (*responsePage) follow(v *visit) error {
 	}
 	silence := time.NewTicker(quiet)
 	defer silence.Stop()
+	pulse := time.NewTicker(elapse)
+	defer pulse.Stop()
 	var due <-chan time.Time // nil if nothing has changed
 	var s story
 	for {
@@ -87,6 +90,10 @@ func (*responsePage) follow(v *visit) error {
 		case <-due:
 			due = nil
 			if out.draw(&s) != nil {
+				return nil
+			}
+		case <-pulse.C:
+			if out.drawTime(&s) != nil {
 				return nil
 			}
 		case <-silence.C:
@@ -166,9 +173,10 @@ func (o *liveWriter) draw(s *story) error {
 		err = errors.Join(err, add("head", head{&s.Response, true}))
 	}
 	if s.head || len(s.changed) > 0 {
-		bar := summaryBar(append(slices.Clone(o.before), turn), o.title, form)
-		bar.Earlier, bar.Drawer, bar.Codes = o.earlier, o.drawer, o.codes
-		err = errors.Join(err, add("runbar", bar), add("laststeps", stepsOf([]*turnView{turn})))
+		err = errors.Join(err, add("runbar", o.bar(turn)), add("laststeps", stepsOf([]*turnView{turn})))
+		if form.May(attach) {
+			findFiles(s.entries, func(berth.ContainerID) bool { return false })
+		}
 	}
 	if err != nil {
 		return o.failed(err)
@@ -186,6 +194,38 @@ func (o *liveWriter) draw(s *story) error {
 	s.head, s.changed = false, nil
 	if b.Len() == 0 {
 		return nil
+	}
+	return o.send("show", b.Bytes())
+}
+
+// bar returns the summary of the chain with its last response.
+func (o *liveWriter) bar(turn *turnView) runBar {
+	b := summaryBar(append(slices.Clone(o.before), turn), o.title, o.visit.formToken())
+	b.Earlier, b.Drawer, b.Codes = o.earlier, o.drawer, o.codes
+	return b
+}
+
+// drawTime sends where the time of a response has gone that runs, with a step that has not ended, and what it has cost:
+// its events do not tell, but the stored response does.
+func (o *liveWriter) drawTime(s *story) error {
+	if s.ID == "" || s.Status.Final() {
+		return nil
+	}
+	var stored berth.Response
+	if err := o.visit.get(pathTo("/v1/responses", s.ID), &stored); err != nil || stored.Status.Final() {
+		return nil // the stream tells
+	}
+	s.Berth = stored.Berth
+	turn := &turnView{Response: &s.Response, Output: s.entries}
+	if err := addTimes(o.visit, []*turnView{turn}); err != nil {
+		return o.failed(err)
+	}
+	turn.Time.Open = true
+	var b bytes.Buffer
+	err := errors.Join(templates().ExecuteTemplate(&b, "runbar", o.bar(turn)),
+		templates().ExecuteTemplate(&b, "waterfall", turn.Time))
+	if err != nil {
+		return o.failed(err)
 	}
 	return o.send("show", b.Bytes())
 }

@@ -1,8 +1,11 @@
 package console
 
 import (
+	"cmp"
 	"net/url"
 	"strings"
+
+	"github.com/berth-run/berth"
 )
 
 // makersOf returns who has made keys, by their ids, as the latest entries of the audit record tell. A visitor who may
@@ -36,42 +39,23 @@ func makersOf(v *visit, keys []keyRow) (map[string]string, error) {
 		}
 		query.Set("after", found.LastID)
 	}
-	names, err := adminKeyNames(v)
-	if err != nil {
-		return nil, err
-	}
 	for id, key := range makers {
-		makers[id] = v.nameOf(key, names)
+		if makers[id] = v.nameOf(key); key == "" {
+			makers[id] = "command line"
+		}
 	}
 	return makers, nil
 }
 
-// adminKeyNames returns the names of the admin keys, by their ids.
-func adminKeyNames(v *visit) (map[string]string, error) {
-	var found list[keyRow]
-	if err := v.get("/v1/organization/admin_api_keys?limit=100", &found); err != nil && !refused(err) {
-		return nil, err
+// nameOf returns what others see of the person or the key with an id that the API has shown.
+func (v *visit) nameOf(id string) string {
+	if strings.HasPrefix(id, personPrefix) {
+		return cmp.Or(v.person(id), short(id))
 	}
-	names := map[string]string{}
-	for _, k := range found.Data {
-		names[k.ID] = k.Name
+	if v.keys == nil && v.console.Keys != nil {
+		v.keys = v.console.Keys(v.r.Context())
 	}
-	return names, nil
-}
-
-// nameOf returns what others see of the person or the key with an id of the audit record.
-func (v *visit) nameOf(id string, keys map[string]string) string {
-	switch {
-	case id == "":
-		return "command line"
-	case strings.HasPrefix(id, personPrefix):
-		if name := v.person(id); name != "" {
-			return name
-		}
-	case keys[id] != "":
-		return keys[id]
-	}
-	return short(id)
+	return cmp.Or(v.keys[berth.KeyID(id)], short(id))
 }
 
 // personPrefix is the prefix of the ids of persons.

@@ -20,6 +20,8 @@ type networkPage struct {
 	Open    bool       // every host may be reached
 	Group   *berth.GroupNetwork
 	Missing bool       // the record was cut
+
+	Who map[string]string // names of keys, by their ids
 }
 
 // A hostRow is the connections to a host.
@@ -63,6 +65,10 @@ func (p *networkPage) show(v *visit) error {
 		facts.Flows = audit.Data
 	}
 	p.sum(facts)
+	p.Who = map[string]string{}
+	for _, f := range p.Changes {
+		p.Who[f.Key] = v.nameOf(f.Key)
+	}
 	return v.show(http.StatusOK, "network", "Network", p)
 }
 

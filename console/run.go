@@ -48,9 +48,7 @@ func summaryBar(turns []*turnView, title string, form formToken) runBar {
 		b.Status = "waiting"
 	}
 	for _, turn := range turns {
-		if turn.Usage != nil {
-			b.Tokens += turn.Usage.TotalTokens
-		}
+		b.Tokens += turn.tokens()
 		if c := cost(turn.Response); c != nil {
 			if b.Cost == nil {
 				b.Cost = &berth.Cost{Currency: c.Currency}
@@ -63,6 +61,22 @@ func summaryBar(turns []*turnView, title string, form formToken) runBar {
 		b.Step, b.Steps = steps[len(steps)-1].Label, len(steps)
 	}
 	return b
+}
+
+// tokens returns the tokens of the response. While it runs, those are of its turns that have ended.
+func (t *turnView) tokens() (sum int) {
+	if t.Usage != nil {
+		return t.Usage.TotalTokens
+	}
+	if t.Berth == nil {
+		return 0
+	}
+	for _, timing := range t.Berth.Timings {
+		if timing.Usage != nil {
+			sum += timing.Usage.TotalTokens
+		}
+	}
+	return sum
 }
 
 // took returns how long the response ran, in milliseconds; 0 while it runs.

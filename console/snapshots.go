@@ -42,9 +42,16 @@ func (*snapshotsPage) change(v *visit) error {
 		if name == "" {
 			name = "restored"
 		}
+		req := map[string]any{"name": name, "berth": berth.ContainerSource{SnapshotID: berth.SnapshotID(id)}}
+		idle, err := idleOf(v, id)
+		if err != nil {
+			return err
+		}
+		if idle != nil {
+			req["expires_after"] = idle
+		}
 		var made berth.Container
-		if err := v.post("/v1/containers", map[string]any{"name": name,
-			"berth": berth.ContainerSource{SnapshotID: berth.SnapshotID(id)}}, &made); err != nil {
+		if err := v.post("/v1/containers", req, &made); err != nil {
 			return err
 		}
 		return v.redirect("/console/containers/" + url.PathEscape(string(made.ID)))
@@ -58,4 +65,17 @@ func (*snapshotsPage) change(v *visit) error {
 		return v.redirect("/console/snapshots")
 	}
 	return &failure{http.StatusBadRequest, "The form is incomplete."}
+}
+
+// idleOf returns the idle time of the container that a snapshot is of; nil if it was deleted.
+func idleOf(v *visit, id string) (*berth.ExpiresAfter, error) {
+	var s berth.Snapshot
+	if err := v.get(pathTo("/v1/snapshots", id), &s); err != nil {
+		return nil, err
+	}
+	c, err := lookAt(v, s.ContainerID)
+	if refused(err) || err == nil && c.ExpiresAfter.Minutes == 0 {
+		return nil, nil
+	}
+	return &c.ExpiresAfter, err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"html/template"
+	"net/url"
 	"regexp"
 	"strings"
 
@@ -17,6 +18,9 @@ import (
 type entry struct {
 	berth.Item
 	Took int64 // of a shell call, in milliseconds; 0 is unknown
+
+	// Container has the files that the call changed; "" if the visitor cannot open them
+	Container berth.ContainerID
 
 	growing  bool
 	text     strings.Builder
@@ -164,8 +168,14 @@ func (e *entry) Outputs() (outputs []commandOutput) {
 	return outputs
 }
 
+// A changedFile is a file that a call changed.
+type changedFile struct {
+	berth.FileChange
+	Link string // to the file; "" if it cannot be opened
+}
+
 // Files returns the files that a call of the shell or of the code interpreter changed.
-func (e *entry) Files() []berth.FileChange {
+func (e *entry) Files() (files []changedFile) {
 	var call struct {
 		Berth struct {
 			Files []berth.FileChange `json:"files"`
@@ -174,7 +184,50 @@ func (e *entry) Files() []berth.FileChange {
 	if e.growing || e.Decode(&call) != nil {
 		return nil
 	}
-	return call.Berth.Files
+	for _, f := range call.Berth.Files {
+		changed := changedFile{FileChange: f}
+		if e.Container != "" && f.Type != "deleted" {
+			query := url.Values{"path": {f.Path}}
+			changed.Link = pathTo("/console/containers", e.Container) + "/files?" + query.Encode()
+		}
+		files = append(files, changed)
+	}
+	return files
+}
+
+// findFiles sets where the files are that calls of a response changed: in its containers that run, as far as is known.
+func findFiles(entries []*entry, ended func(berth.ContainerID) bool) {
+	of := map[string]berth.ContainerID{} // by the id that joins a call to its output
+	for _, e := range entries {
+		call, id := e.call()
+		if id == "" {
+			id = of[call]
+		}
+		if of[call] = id; id != "" && !ended(id) {
+			e.Container = id
+		}
+	}
+}
+
+// call returns the id that joins a call to its output, and the container that it names.
+func (e *entry) call() (id string, container berth.ContainerID) {
+	var call struct {
+		CallID      string                  `json:"call_id"`
+		ContainerID berth.ContainerID       `json:"container_id"` // of a code interpreter's call
+		Environment *berth.ShellEnvironment `json:"environment"`
+	}
+	switch e.Type() {
+	case berth.ItemShellCall, berth.ItemShellCallOutput, berth.ItemCodeInterpreterCall:
+	default:
+		return "", ""
+	}
+	if e.Decode(&call) != nil {
+		return "", ""
+	}
+	if call.Environment != nil && call.Environment.ContainerID != "" {
+		return call.CallID, call.Environment.ContainerID
+	}
+	return call.CallID, call.ContainerID
 }
 
 // Code returns the code of a code interpreter's call.

@@ -3,6 +3,7 @@ package console
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
@@ -172,5 +173,38 @@ func TestRender(t *testing.T) {
 	render(t.Context(), []*entry{e, {growing: true}})
 	if got := e.HTML(); !strings.HasPrefix(string(got), "<p><em>a</em></p>") {
 		t.Errorf("got %.40q", got)
+	}
+}
+
+// TestChangedFiles: the files that a call changed are links to its container while it runs, whatever their names.
+func TestChangedFiles(t *testing.T) {
+	const items = `[{"type":"shell_call","id":"sh_1","call_id":"c1","environment":{"type":"container_reference","container_id":"cntr_1"}},
+		{"type":"shell_call_output","id":"o1","call_id":"c1","berth":{"files":[{"path":"/mnt/data/a b&<img src=x>.csv","type":"created","bytes":3},
+			{"path":"/mnt/data/gone","type":"deleted","bytes":3}]}},
+		{"type":"code_interpreter_call","id":"ci_1","container_id":"cntr_2","berth":{"files":[{"path":"/mnt/data/chart.png","type":"created","bytes":3}]}},
+		{"type":"shell_call_output","id":"o2","call_id":"of another response","berth":{"files":[{"path":"/x","type":"created","bytes":3}]}},
+		{"type":"message","id":"m1"}]`
+	var out []berth.Item
+	if err := json.Unmarshal([]byte(items), &out); err != nil {
+		t.Fatal(err)
+	}
+	entries := entriesOf(out)
+	findFiles(entries, func(id berth.ContainerID) bool { return id == "cntr_2" })
+	var got []string
+	for _, e := range entries {
+		for _, f := range e.Files() {
+			got = append(got, f.Link)
+		}
+	}
+	want := []string{"/console/containers/cntr_1/files?path=%2Fmnt%2Fdata%2Fa+b%26%3Cimg+src%3Dx%3E.csv", "", "", ""}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	var page strings.Builder
+	if err := templates().ExecuteTemplate(&page, "changes", entries[1].Files()); err != nil {
+		t.Fatal(err)
+	}
+	if text := page.String(); strings.Contains(text, "<img") || strings.Count(text, "<a ") != 1 {
+		t.Errorf("got %s", text)
 	}
 }

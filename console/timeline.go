@@ -42,14 +42,14 @@ func (p *timelinePage) show(v *visit) error {
 	for i := range all {
 		p.Points = append(p.Points, timelinePoint{At: all[i].CreatedAt, Label: all[i].Name, Snapshot: &all[i]})
 	}
-	p.Points = append(p.Points, startOf(c))
+	p.Points = append(p.Points, startOf(v, c))
 	slices.SortStableFunc(p.Points, func(a, b timelinePoint) int { return int(b.At - a.At) })
 	return v.show(http.StatusOK, "timeline", "Snapshots", p)
 }
 
 // startOf returns how a container began.
-func startOf(c berth.Container) timelinePoint {
-	start := timelinePoint{At: c.CreatedAt, Label: "Started from the template " + short(c.Berth.Template)}
+func startOf(v *visit, c berth.Container) timelinePoint {
+	start := timelinePoint{At: c.CreatedAt, Label: "Started from the template " + v.templateName(c.Berth.Template)}
 	switch {
 	case c.Berth.ForkedFrom != "":
 		start.Label = "Forked from " + short(string(c.Berth.ForkedFrom))

@@ -31,6 +31,8 @@ type usagePage struct {
 // A usageGroup is the usage of a model, a key or a project.
 type usageGroup struct {
 	Name     string
+	ID       string // that has the name; "" if it is one
+	Runs     string // path of its runs, the most expensive first; "" for none
 	Colour   string // a class of the style sheet
 	Requests int64  // responses, containers, or calls of a tool
 	Input    int64
@@ -124,8 +126,44 @@ func (p *usagePage) show(v *visit) error {
 	if err := p.read(v); err != nil {
 		return err
 	}
+	p.name(v)
+	p.link(v)
 	return v.show(http.StatusOK, "usage", "Usage", p)
 }
+
+// named reports whether groups have ids beside their names.
+func (p *usagePage) named() bool { return p.By == "api_key_id" || p.By == "project_id" }
+
+// name puts the names of keys and projects in the place of their ids.
+func (p *usagePage) name(v *visit) {
+	names := map[string]func(string) string{"api_key_id": v.nameOf, "project_id": v.projectName}[p.By]
+	for _, g := range p.Groups {
+		if names != nil && g.Name != noName {
+			g.ID, g.Name = g.Name, names(g.Name)
+		}
+	}
+}
+
+// link leads from groups to their runs. A run has no key, and an admin key shows no runs.
+func (p *usagePage) link(v *visit) {
+	if v.admin() {
+		return
+	}
+	runs := chainsPage{Range: strconv.Itoa(p.Days) + "d", Sort: "cost"}
+	p.Total.Runs = runs.List()
+	for _, g := range p.Groups {
+		switch {
+		case p.By == "model" && g.Name != noName:
+			runs.Model = g.Name
+			g.Runs = runs.List()
+		case p.By == "project_id", p.By == "kind" && g.Name == usageKinds[0][0]:
+			g.Runs = p.Total.Runs
+		}
+	}
+}
+
+// noName is the name of the group of what has none.
+const noName = "none"
 
 // export serves GET /console/usage.csv: the groups of the page as CSV.
 func (p *usagePage) export(v *visit) error {
@@ -135,6 +173,7 @@ func (p *usagePage) export(v *visit) error {
 	}
 	v.w.Header().Set("Content-Type", "text/csv; charset=utf-8")
 	v.w.Header().Set("Content-Disposition", dispositionOf("attachment", "berth-usage.csv"))
+	p.name(v)
 	out := csv.NewWriter(v.w)
 	if p.Calls() {
 		_ = out.Write([]string{p.By, "calls"})
@@ -144,10 +183,18 @@ func (p *usagePage) export(v *visit) error {
 		out.Flush()
 		return nil
 	}
-	_ = out.Write([]string{p.By, "responses", "input_tokens", "cached_tokens", "output_tokens", "cost", "currency"})
+	head := []string{p.By}
+	if p.named() {
+		head = append(head, "name")
+	}
+	_ = out.Write(append(head, "responses", "input_tokens", "cached_tokens", "output_tokens", "cost", "currency"))
 	for _, g := range p.Groups {
-		_ = out.Write([]string{cell(g.Name), strconv.FormatInt(g.Requests, 10), strconv.FormatInt(g.Input, 10),
-			strconv.FormatInt(g.Cached, 10), strconv.FormatInt(g.Output, 10), g.Cost.Value.String(), g.Cost.Currency})
+		row := []string{cell(cmp.Or(g.ID, g.Name))}
+		if p.named() {
+			row = append(row, cell(g.Name))
+		}
+		_ = out.Write(append(row, strconv.FormatInt(g.Requests, 10), strconv.FormatInt(g.Input, 10),
+			strconv.FormatInt(g.Cached, 10), strconv.FormatInt(g.Output, 10), g.Cost.Value.String(), g.Cost.Currency))
 	}
 	out.Flush() // fails if the browser is gone
 	return nil
@@ -270,7 +317,7 @@ func (p *usagePage) sum(found usageBuckets) {
 			name := r.name(p.By)
 			g := byName[name]
 			if g == nil {
-				g = &usageGroup{Name: cmp.Or(name, "none"), days: make([]berth.Cost, len(found.Data)),
+				g = &usageGroup{Name: cmp.Or(name, noName), days: make([]berth.Cost, len(found.Data)),
 					used: make([]int64, len(found.Data))}
 				byName[name] = g
 				p.Groups = append(p.Groups, g)

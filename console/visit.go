@@ -18,15 +18,17 @@ import (
 // A visit is one request of a browser, with its session and its form. It asks the API with
 // the key of the session (client.go).
 type visit struct {
-	console *Console
-	w       http.ResponseWriter
-	r       *http.Request
-	token   string // of the session; "" without one
-	key     string // of the API; "" without a session
-	signed  accounts
-	form    *form  // of a POST; it is empty until it was checked
-	waiting *int   // responses that wait for approval; nil until they were counted
-	once    string // Idempotency-Key of the visit's POST to the API; "" for none
+	console   *Console
+	w         http.ResponseWriter
+	r         *http.Request
+	token     string // of the session; "" without one
+	key       string // of the API; "" without a session
+	signed    accounts
+	form      *form                  // of a POST; it is empty until it was checked
+	waiting   *int                   // responses that wait for approval; nil until they were counted
+	keys      map[berth.KeyID]string // names of keys; nil until one was asked for
+	templates map[string]string      // names of templates; nil until one was asked for
+	once      string                 // Idempotency-Key of the visit's POST to the API; "" for none
 
 	// access tells what the visitor may do; nil until it was asked for
 	access func(route string, needed ...berth.Permission) error

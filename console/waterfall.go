@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/berth-run/berth"
 )
@@ -35,6 +36,7 @@ type bar struct {
 	Tokens string // such as "1 200 in, 80 out"
 	Cost   string
 	Error  string
+	Runs   bool // it has not ended
 
 	total int64
 	call  string // id of the item of a call, or of the call of a command
@@ -129,9 +131,17 @@ func (w waterfall) Shares() []share {
 
 // barsOf returns the steps of a response: its calls of models and tools, and what the used
 // containers know of its commands, connections and start.
-func barsOf(turn *turnView, used map[berth.ContainerID]*containerFacts) []bar {
-	if turn.Berth == nil || len(turn.Berth.Timings) == 0 {
-		return nil
+func barsOf(turn *turnView, used map[berth.ContainerID]*containerFacts, now time.Time) []bar {
+	var timings []berth.Timing
+	if turn.Berth != nil {
+		timings = turn.Berth.Timings
+	}
+	running, runs := runningBar(turn, timings, now)
+	if len(timings) == 0 {
+		if !runs {
+			return nil
+		}
+		return []bar{running}
 	}
 	items := map[string]*entry{}
 	for _, e := range turn.Output {
@@ -139,7 +149,7 @@ func barsOf(turn *turnView, used map[berth.ContainerID]*containerFacts) []bar {
 	}
 	var bars []bar
 	var end int64
-	for _, t := range turn.Berth.Timings {
+	for _, t := range timings {
 		b := bar{Kind: string(t.Type), Start: t.StartedAtMS, Took: t.DurationMS, Error: t.Error}
 		if t.Type != berth.TimingTool {
 			b.Name = t.Model
@@ -167,10 +177,54 @@ func barsOf(turn *turnView, used map[berth.ContainerID]*containerFacts) []bar {
 		end = max(end, t.StartedAtMS+t.DurationMS)
 		bars = append(bars, b)
 	}
+	if runs {
+		bars, end = append(bars, running), max(end, running.Start+running.Took)
+	}
 	for _, facts := range used {
 		bars = append(bars, facts.barsOf(turn.Response, end)...)
 	}
 	return joinCalls(bars)
+}
+
+// runningBar returns the step that runs now: a call that has no answer, or else the model's. The response does not say
+// when it started, so it starts where the step before it ended.
+func runningBar(turn *turnView, timings []berth.Timing, now time.Time) (b bar, runs bool) {
+	if turn.Response == nil || turn.Status != berth.StatusInProgress {
+		return bar{}, false
+	}
+	b = bar{Kind: string(berth.TimingModel), Name: turn.Model, Start: turn.CreatedAt * 1000, Runs: true}
+	ended := map[string]bool{}
+	for _, t := range timings {
+		ended[t.ItemID] = true
+	}
+	for _, e := range turn.Output {
+		if !isCall(e.Type()) || ended[e.ID()] {
+			continue
+		}
+		b.Kind, b.call, b.Link = string(berth.TimingTool), e.ID(), "#item-"+e.ID()
+		b.Name = strings.TrimSuffix(string(e.Type()), "_call")
+		if commands := e.Commands(); len(commands) > 0 && b.Name == "shell" {
+			b.Name += ": " + line(commands[0])
+		}
+		break
+	}
+	for _, t := range timings { // calls of tools run beside each other
+		if b.Kind == string(berth.TimingModel) || t.Type != berth.TimingTool {
+			b.Start = max(b.Start, t.StartedAtMS+t.DurationMS)
+		}
+	}
+	b.Took = max(0, now.UnixMilli()-b.Start)
+	return b, true
+}
+
+// isCall reports whether items of a type are calls that the server runs.
+func isCall(kind berth.ItemType) bool {
+	switch kind {
+	case berth.ItemShellCall, berth.ItemCodeInterpreterCall, berth.ItemTextEditorCall, berth.ItemFileSearchCall,
+		berth.ItemWebSearchCall, berth.ItemMCPCall, berth.ItemComputerCall, berth.ItemImageGenerationCall:
+		return true
+	}
+	return false
 }
 
 // joinCalls leaves out the command of a call that has only one: its bar would repeat the call's.

@@ -33,7 +33,7 @@ func TestWaterfall(t *testing.T) {
 			{Time: at(99000), Action: "egress.ended", Host: "before.example"}}}
 	facts.Container.Berth.Start = &berth.ContainerStart{How: "cold", RequestedAtMS: 100000, DurationMS: 250}
 	turn := &turnView{Response: &r, Output: entriesOf(r.Output)}
-	w := newWaterfall("time-resp_1", barsOf(turn, map[berth.ContainerID]*containerFacts{"cntr_1": facts}), false)
+	w := newWaterfall("time-resp_1", barsOf(turn, map[berth.ContainerID]*containerFacts{"cntr_1": facts}, at(102000)), false)
 	var got []string
 	for _, b := range w.Bars {
 		got = append(got, fmt.Sprintf("%d+%d %s %d %s %s %s", b.Start, b.Took, b.Kind, b.Depth, b.Name, b.Error,
@@ -79,5 +79,37 @@ func TestWaterfallBounded(t *testing.T) {
 	if err := templates().ExecuteTemplate(&b, "waterfall", newWaterfall("x", nil, false)); err != nil ||
 		strings.Contains(b.String(), "table") {
 		t.Errorf("%v: %s", err, b.String())
+	}
+}
+
+// TestWaterfallRuns: a response that runs has a bar for the step that has not ended, from the end of the one before.
+func TestWaterfallRuns(t *testing.T) {
+	for name, test := range map[string]struct{ response, want string }{
+		"the first call of the model": {`{"id":"r","created_at":100,"model":"m","status":"in_progress"}`, "0+5000 model m true"},
+		"a command": {`{"id":"r","created_at":100,"model":"m","status":"in_progress",
+			"output":[{"type":"shell_call","id":"sh_1","action":{"commands":["make <img>"]}}],
+			"berth":{"timings":[{"type":"model","started_at_ms":100100,"duration_ms":400,"model":"m"}]}}`,
+			"0+400 model m false, 400+4500 tool shell: make <img> true"},
+		"the model reads what the command wrote": {`{"id":"r","created_at":100,"model":"m","status":"in_progress",
+			"output":[{"type":"shell_call","id":"sh_1","action":{"commands":["make"]}},{"type":"shell_call_output","id":"o"}],
+			"berth":{"timings":[{"type":"model","started_at_ms":100100,"duration_ms":400,"model":"m"},
+			{"type":"tool","started_at_ms":100500,"duration_ms":1500,"item_id":"sh_1","item_type":"shell_call"}]}}`,
+			"0+400 model m false, 400+1500 tool shell: make false, 1900+3000 model m true"},
+		"it has ended":     {`{"id":"r","created_at":100,"model":"m","status":"completed"}`, ""},
+		"it has not begun": {`{"id":"r","created_at":100,"model":"m","status":"queued"}`, ""},
+	} {
+		var r berth.Response
+		if err := json.Unmarshal([]byte(test.response), &r); err != nil {
+			t.Fatal(err)
+		}
+		turn := &turnView{Response: &r, Output: entriesOf(r.Output)}
+		w := newWaterfall("x", barsOf(turn, nil, time.UnixMilli(105_000)), false)
+		var got []string
+		for _, b := range w.Bars {
+			got = append(got, fmt.Sprintf("%d+%d %s %s %v", b.Start, b.Took, b.Kind, b.Name, b.Runs))
+		}
+		if strings.Join(got, ", ") != test.want {
+			t.Errorf("%s: got %q, want %q", name, got, test.want)
+		}
 	}
 }

@@ -31,12 +31,12 @@ func TestConsoleChains(t *testing.T) {
 		return ""
 	}
 	s.waitUntil("the container is listed", func() bool { return containers() != "" })
-	b.run(chromedp.Focus(chromedp.CSS("#chains a")))
+	b.run(chromedp.Focus(chromedp.CSS("#chains tbody a")))
 	if out, errs, err := s.berth("exec", containers(), "--", "touch", "go"); err != nil {
 		t.Fatalf("%v: %s%s", err, out, errs)
 	}
 	b.shows("#chains .state", "Completed")
-	if !evaluate[bool](b, `document.activeElement.matches("#chains a")`) {
+	if !evaluate[bool](b, `document.activeElement.matches("#chains tbody a")`) {
 		t.Error("a row that changed has lost the focus")
 	}
 
@@ -46,7 +46,7 @@ func TestConsoleChains(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.until(`document.querySelector("#chains a").pathname.endsWith("` + second.ID + `")`)
+	b.until(`document.querySelector("#chains tbody a").pathname.endsWith("` + second.ID + `")`)
 	if rows := evaluate[[]string](b,
 		`[...document.querySelectorAll("#chains tbody tr")].map((r) => r.cells[1].innerText + "|" + r.cells[3].innerText)`); len(rows) != 1 ||
 		rows[0] != "Build the harbour|2" {

@@ -82,7 +82,7 @@ func (b *browser) checkLayout(s *server, data string, pages []consolePage) {
 
 // lists are the pages that any project has.
 func lists() (pages []consolePage) {
-	for _, path := range []string{"", "responses", "responses?status=waiting", "responses?search=zzz", "responses?tag=a:b", "containers",
+	for _, path := range []string{"", "responses", "responses?status=waiting", "responses?search=zzz", "responses?sort=cost&range=14d", "refused", "health", "responses?tag=a:b", "containers",
 		"containers?name=zzz", "new", "connect", "compare", "templates/none", "files?q=zzz",
 		"traces", "end-users", "storage", "snapshots", "webhooks", "usage", "usage?by=tool", "audit?action=none", "responses/resp_none"} {
 		pages = append(pages, consolePage{path, path, ""})
@@ -230,14 +230,14 @@ func TestConsoleNewPages(t *testing.T) {
 	s := newServer(t)
 	b := newBrowser(t, 1280)
 	const hostile = `%22%3E%3Cimg%20src=x%20onerror=window.pwned=1%3E`
-	for _, path := range []string{"?x=", "palette?q=", "responses?range=", "responses?status=completed&range=", "usage?by=", "new?from=",
+	for _, path := range []string{"?x=", "palette?q=", "responses?range=", "responses?sort=cost&range=", "responses?sort=", "refused?after=1&x=", "responses?status=completed&range=", "usage?by=", "new?from=",
 		"containers?name=", "responses?open=", "responses?tag=", "compare?a=", "files?q=", "skills?q=", "templates/"} {
 		b.open(s.url + "/console/" + path + hostile)
 		checkHarmless(b, path, "main img, main script, body > img, li img")
 	}
 	_, other := twoProjects(t, s)
 	running := s.inBackground("Secret of the first project")
-	for _, path := range []string{"waiting", "palette?q=secret", "usage.csv", "usage?by=tool", "compare", "templates/base",
+	for _, path := range []string{"waiting", "palette?q=secret", "usage.csv", "usage?by=tool", "compare", "templates/base", "refused", "health", "responses?sort=cost",
 		"compare?a=" + running.ID, "responses?tag=a:b", "responses?open=" + running.ID,
 		"new?from=" + running.ID} {
 		resp, err := http.Get(s.url + "/console/" + path) // without a session

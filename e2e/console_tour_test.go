@@ -70,7 +70,7 @@ func tour(s *server, b *browser) []consolePage {
 		{"file-html", container + "/files?path=/mnt/data/tides.html", ""}, {"terminals", container + "/terminals", ""},
 		{"resources", container + "/resources",
 			`document.querySelector("#charts polyline").getAttribute("points").split(" ").length > 5`},
-		{"network", container + "/network", ""}, {"timeline", container + "/snapshots", ""},
+		{"network", container + "/network", ""}, {"refused", "refused", ""}, {"timeline", container + "/snapshots", ""},
 		{"ports", container + "/ports", ""}, {"snapshots", "snapshots", ""},
 		{"responses", "responses", ""}, {"response", "responses/" + last, ""},
 		{"response-first", "responses/" + first.ID, ""}, {"approval", "responses/" + asks.ID, ""},
@@ -98,7 +98,7 @@ func operatorTour(s *server, b *browser) []consolePage {
 	project := strings.TrimPrefix(evaluate[string](b, "location.pathname"), "/console/")
 	return []consolePage{{"operator-home", "", ""}, {"operator-usage", "usage", ""},
 		{"projects", "projects", ""}, {"project", project, ""},
-		{"admin-keys", "admin-keys", ""}, {"operator-audit", "audit", ""}, {"sign-in", "sign-in?add=1", ""}}
+		{"operator-refused", "refused", ""}, {"health", "health", ""}, {"admin-keys", "admin-keys", ""}, {"operator-audit", "audit", ""}, {"sign-in", "sign-in?add=1", ""}}
 }
 
 // createKey creates an API key on the server's machine.

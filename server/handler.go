@@ -94,6 +94,17 @@ func (s *Server) newHandler(ctx context.Context, b *base, data *blobs, c *contai
 					return "" // the console shows the id
 				}
 			}
+			c.Keys = func(ctx context.Context) map[berth.KeyID]string {
+				names := map[berth.KeyID]string{}
+				keys, err := projects.ListKeys(ctx)
+				for _, k := range keys {
+					names[k.ID] = k.Name
+				}
+				if err != nil {
+					return nil // the console shows the ids
+				}
+				return names
+			}
 			c.Names = func(ctx context.Context, id berth.ProjectID) string {
 				if p, err := projects.Get(ctx, id); err == nil {
 					return p.Name

@@ -86,7 +86,8 @@ const lastBackup = "last_backup.json"
 func noteBackup(state string, m *Manifest) {
 	text, err := json.Marshal(berth.BackupStatus{At: m.CreatedAt.Unix(), Files: int64(m.Files), Bytes: m.Bytes})
 	if err == nil {
-		_ = os.WriteFile(filepath.Join(state, lastBackup), text, 0o644) // it has no secret, and another user may run the server
+		// It has no secret, and another user may run the server.
+		_ = os.WriteFile(filepath.Join(state, lastBackup), text, 0o644)
 	}
 }
 
