@@ -49,7 +49,7 @@ var suites = []suite{
 		"TestConsoleKeys", "TestConsoleRequests", "TestConsoleOff", "TestConsoleTraces", "TestContents",
 		"TestGoConversation", "TestConversationCrash", "TestCopiedState", "TestDamagedState", "TestDeaths",
 		"TestDescriptorsRunOut", "TestDesktop", "TestDesktopHostile", "TestDesktopHostileScreen", "TestDesktopTemplates",
-		"TestDesktopView", "TestDesktopViewAttacks", "TestNeighbours", "TestClusterNeighbours", "TestContainerFillsTheVolume", "TestManyFillTheVolume",
+		"TestDesktopView", "TestDesktopViewAttacks", "TestNeighbours", "TestClusterNeighbours", "TestUp", "TestContainerFillsTheVolume", "TestManyFillTheVolume",
 		"TestVolumeFilledWithoutServer", "TestFullDisk", "TestDoctorFix", "TestDrivers", "TestE2BBuildKilled",
 		"TestE2BBuildLimit", "TestE2BBuildFromStarted", "TestE2BPauseFilesOnly", "TestE2BBuildImages", "TestE2BCodeKilled",
 		"TestE2BEventsKilled", "TestE2BRules",

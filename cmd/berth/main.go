@@ -99,7 +99,7 @@ Environment:
 			newMCP(), newLogin(), newLogout(), newWhoAmI(), newContext()}},
 		{"container", "Containers:", []*cobra.Command{newCreate(), newPs(), newInspect(), newExec(), newAttach(),
 			newCp(), newPort(), newSSHKey(), newSSHProxy(), newDesktop(), newLogs(), newTop(),
-			newPause(), newResume(), newFork(), newSnapshot(), newVolume(), newRm()}},
+			newPause(), newResume(), newFork(), newSnapshot(), newVolume(), newUp(), newDown(), newRm()}},
 		{"operate", "Operate a server:", []*cobra.Command{newServe(), newConfig(), newStop(), newDoctor(), newImage(),
 			newKey(), newUser(), newEndUser(), newProject(), newUsage(), newWebhook(),
 			newAudit(), newBackup(), newRestore(), newStore(), newBlobs(), newDB(), newUpgrade(), newVersion(),
