@@ -28,7 +28,8 @@ type published struct {
 // signed.
 func publishRelease(t *testing.T) *published {
 	t.Helper()
-	for _, program := range []string{"apt-ftparchive", "createrepo_c", "rpm", "gpg", "ssh-keygen", "openssl"} {
+	for _, program := range []string{"apt-ftparchive", "createrepo_c", "rpm", "rpmbuild", "dnf", "gpg", "ssh-keygen",
+		"openssl"} {
 		if _, err := exec.LookPath(program); err != nil {
 			t.Skipf("skipped: %s is not installed", program)
 		}
@@ -259,5 +260,45 @@ func TestReleaseRepositories(t *testing.T) {
 	if list := p.run("sh", "-c", `zcat "$0"/repodata/*primary.xml.gz`, filepath.Join(p.dist, "yum")); !strings.Contains(list,
 		checksum) {
 		t.Error("the list of the yum repository does not have the package")
+	}
+	p.dnf(filepath.Join(dir, "dnf"))
+}
+
+// dnf installs the package from the repository as docs/install.md says, and refuses a list that was changed. What the package needs of a distribution is a package without files.
+func (p *published) dnf(dir string) {
+	p.t.Helper()
+	install := func() (string, error) {
+		return p.try(nil, "dnf", "-y", "--installroot="+filepath.Join(dir, "root"), "--releasever=9",
+			"--setopt=reposdir="+filepath.Join(dir, "repos"), "--setopt=cachedir="+filepath.Join(dir, "cache"),
+			"--setopt=logdir="+filepath.Join(dir, "log"), "--setopt=persistdir="+filepath.Join(dir, "persist"),
+			"--setopt=tsflags=noscripts", "install", "berth")
+	}
+	for name, text := range map[string]string{
+		"distribution.spec": "Name: distribution\nVersion: 1\nRelease: 1\nSummary: Stands in for a distribution\n" +
+			"License: none\nBuildArch: noarch\nProvides: ca-certificates shadow-utils\n%description\n%files\n",
+		"repos/distribution.repo": "[distribution]\nname=Distribution\nbaseurl=file://" + dir + "/distribution\ngpgcheck=0\n",
+		"repos/berth.repo": fmt.Sprintf("[berth]\nname=Berth\nbaseurl=%[1]s/yum\nrepo_gpgcheck=1\ngpgcheck=0\n"+
+			"gpgkey=%[1]s/yum/berth.asc\nproxy=_none_\n", p.host),
+	} {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755); err != nil {
+			p.t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			p.t.Fatal(err)
+		}
+	}
+	p.run("mkdir", filepath.Join(dir, "log"))
+	p.run("rpmbuild", "-bb", "--define", "_topdir "+filepath.Join(dir, "build"), "--define",
+		"_rpmdir "+filepath.Join(dir, "distribution"), filepath.Join(dir, "distribution.spec"))
+	p.run("createrepo_c", "-q", filepath.Join(dir, "distribution"))
+	if out, err := install(); err != nil {
+		p.t.Fatalf("dnf install berth: %v: %s", err, out)
+	}
+	p.run(filepath.Join(dir, "root/usr/bin/berth"), "version")
+
+	p.run("sed", "-i", "s/<revision>/&9/", filepath.Join(p.dist, "yum/repodata/repomd.xml"))
+	p.run("rm", "-rf", filepath.Join(dir, "root"), filepath.Join(dir, "cache"))
+	if out, err := install(); err == nil || !strings.Contains(out, "signature") {
+		p.t.Errorf("dnf install berth from a list that was changed: %v: %s", err, out)
 	}
 }
