@@ -91,7 +91,7 @@ func Parse(text []byte, variable func(string) (string, bool)) (*Project, error) 
 		return nil, err
 	}
 	var top map[string]yaml.Node
-	if err := root.Decode(&top); err != nil {
+	if err := decode(&root, &top); err != nil {
 		return nil, fmt.Errorf("the file is not a mapping: %w", err)
 	}
 	p, ignored := &Project{}, map[string]bool{}
@@ -101,9 +101,9 @@ func Parse(text []byte, variable func(string) (string, bool)) (*Project, error) 
 		var err error
 		switch {
 		case key == "name":
-			err = node.Decode(&p.Name)
+			err = decode(&node, &p.Name)
 		case key == "services":
-			err = node.Decode(&services)
+			err = decode(&node, &services)
 		case key == "volumes": // those of Berth, which exist or not
 		case key == "version":
 			ignored[key] = true
@@ -141,7 +141,7 @@ func Parse(text []byte, variable func(string) (string, bool)) (*Project, error) 
 // oneNetwork accepts networks if there is no more than one: a container is in one group.
 func oneNetwork(node yaml.Node) error {
 	var networks map[string]yaml.Node
-	if err := node.Decode(&networks); err != nil {
+	if err := decode(&node, &networks); err != nil {
 		return err
 	}
 	if len(networks) > 1 {
@@ -158,15 +158,15 @@ var without = []string{"container_name", "cpus", "init", "labels", "logging", "p
 func parseService(name string, node yaml.Node, ignored map[string]bool) (*Service, error) {
 	var keys map[string]yaml.Node
 	at := "services." + name
-	if err := node.Decode(&keys); err != nil {
+	if err := decode(&node, &keys); err != nil {
 		return nil, fmt.Errorf("%s: %w", at, err)
 	}
 	s := &Service{Name: name}
 	var entrypoint, command []string
 	parse := map[string]func(n yaml.Node) error{
-		"image":       func(n yaml.Node) error { return n.Decode(&s.Image) },
-		"working_dir": func(n yaml.Node) error { return n.Decode(&s.Dir) },
-		"user":        func(n yaml.Node) error { return n.Decode(&s.User) },
+		"image":       func(n yaml.Node) error { return decode(&n, &s.Image) },
+		"working_dir": func(n yaml.Node) error { return decode(&n, &s.Dir) },
+		"user":        func(n yaml.Node) error { return decode(&n, &s.User) },
 		"entrypoint":  func(n yaml.Node) (err error) { entrypoint, err = words(n); return err },
 		"command":     func(n yaml.Node) (err error) { command, err = words(n); return err },
 		"environment": func(n yaml.Node) (err error) { s.Environment, err = pairs(n); return err },
@@ -183,7 +183,7 @@ func parseService(name string, node yaml.Node, ignored map[string]bool) (*Servic
 			if n.Kind == yaml.MappingNode {
 				return oneNetwork(n)
 			}
-			if err := n.Decode(&one); err != nil || len(one) > 1 {
+			if err := decode(&n, &one); err != nil || len(one) > 1 {
 				return errors.New("a container is in one private network; expected no more than one")
 			}
 			return nil

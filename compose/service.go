@@ -20,7 +20,8 @@ import (
 func words(n yaml.Node) ([]string, error) {
 	if n.Kind == yaml.SequenceNode || n.Tag == "!!null" {
 		var list []string
-		return list, n.Decode(&list)
+		err := decode(&n, &list)
+		return list, err
 	}
 	if n.Kind != yaml.ScalarNode {
 		return nil, errors.New("expected a text or a list")
@@ -67,7 +68,7 @@ func pairs(n yaml.Node) (map[string]string, error) {
 	out := map[string]string{}
 	if n.Kind == yaml.SequenceNode {
 		var list []string
-		if err := n.Decode(&list); err != nil {
+		if err := decode(&n, &list); err != nil {
 			return nil, err
 		}
 		for _, pair := range list {
@@ -76,14 +77,15 @@ func pairs(n yaml.Node) (map[string]string, error) {
 		}
 		return out, nil
 	}
-	return out, n.Decode(&out)
+	err := decode(&n, &out)
+	return out, err
 }
 
 // parseNeeds parses depends_on.
 func (s *Service) parseNeeds(n yaml.Node) error {
 	if n.Kind == yaml.SequenceNode {
 		var list []string
-		if err := n.Decode(&list); err != nil {
+		if err := decode(&n, &list); err != nil {
 			return err
 		}
 		for _, name := range list {
@@ -96,7 +98,7 @@ func (s *Service) parseNeeds(n yaml.Node) error {
 		Required  *bool     `yaml:"required"`
 		Restart   bool      `yaml:"restart"`
 	}
-	if err := n.Decode(&all); err != nil {
+	if err := decode(&n, &all); err != nil {
 		return err
 	}
 	for _, name := range slices.Sorted(maps.Keys(all)) {
@@ -123,13 +125,13 @@ func (s *Service) parseHealth(n yaml.Node) error {
 		Retries     int           `yaml:"retries"`
 		Disable     bool          `yaml:"disable"`
 	}
-	if err := n.Decode(&h); err != nil {
+	if err := decode(&n, &h); err != nil {
 		return err
 	}
 	var test []string
 	if h.Test.Kind == yaml.ScalarNode {
 		test = []string{"CMD-SHELL", h.Test.Value}
-	} else if err := h.Test.Decode(&test); err != nil {
+	} else if err := decode(&h.Test, &test); err != nil {
 		return fmt.Errorf("test: %w", err)
 	}
 	switch {
@@ -164,7 +166,7 @@ func (s *Service) parseHealth(n yaml.Node) error {
 // parsePorts parses ports: 8080:80, 127.0.0.1:8080:80/tcp, or a mapping.
 func (s *Service) parsePorts(n yaml.Node) error {
 	var list []yaml.Node
-	if err := n.Decode(&list); err != nil {
+	if err := decode(&n, &list); err != nil {
 		return err
 	}
 	for _, one := range list {
@@ -177,7 +179,7 @@ func (s *Service) parsePorts(n yaml.Node) error {
 				Protocol  string `yaml:"protocol"`
 				Mode      string `yaml:"mode"`
 			}
-			if err := one.Decode(&long); err != nil {
+			if err := decode(&one, &long); err != nil {
 				return err
 			}
 			text = strconv.Itoa(long.Target)
@@ -200,7 +202,7 @@ func (s *Service) parsePorts(n yaml.Node) error {
 
 func (s *Service) parseExposed(n yaml.Node) error {
 	var list []string
-	if err := n.Decode(&list); err != nil {
+	if err := decode(&n, &list); err != nil {
 		return err
 	}
 	for _, port := range list {
@@ -223,7 +225,7 @@ func (s *Service) addPort(text string) error {
 // parseVolumes parses volumes: NAME:/path[:ro]. There are no binds: the server is on another machine.
 func (s *Service) parseVolumes(n yaml.Node) error {
 	var list []string
-	if err := n.Decode(&list); err != nil {
+	if err := decode(&n, &list); err != nil {
 		return errors.New("expected a list of NAME:/path[:ro]")
 	}
 	for _, text := range list {
@@ -251,7 +253,7 @@ func (s *Service) parseDeploy(n yaml.Node) error {
 			} `yaml:"limits"`
 		} `yaml:"resources"`
 	}
-	if err := n.Decode(&d); err != nil || d.Resources.Limits.Memory == "" {
+	if err := decode(&n, &d); err != nil || d.Resources.Limits.Memory == "" {
 		return err
 	}
 	var err error
@@ -262,16 +264,16 @@ func (s *Service) parseDeploy(n yaml.Node) error {
 // parseOwn parses x-berth, which has what compose files have no key for.
 func (s *Service) parseOwn(n yaml.Node) error {
 	var keys map[string]yaml.Node
-	if err := n.Decode(&keys); err != nil {
+	if err := decode(&n, &keys); err != nil {
 		return err
 	}
 	for key, node := range keys {
 		var err error
 		switch key {
 		case "template":
-			err = node.Decode(&s.Template)
+			err = decode(&node, &s.Template)
 		case "allow":
-			err = node.Decode(&s.Allow)
+			err = decode(&node, &s.Allow)
 		default:
 			err = errors.New("the key is not known; there are template and allow")
 		}
@@ -301,4 +303,12 @@ func tier(text string) (string, error) {
 		}
 	}
 	return "", fmt.Errorf("%q is more than the 64g that a container may have", text)
+}
+
+// decode reads a value.
+func decode(n *yaml.Node, to any) error {
+	if err := n.Decode(to); err != nil {
+		return fmt.Errorf("read the value: %w", err)
+	}
+	return nil
 }
