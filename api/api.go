@@ -10,6 +10,7 @@ import (
 	"context"
 	"crypto/cipher"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/berth-run/berth"
@@ -40,6 +41,7 @@ import (
 	"github.com/berth-run/berth/project"
 	"github.com/berth-run/berth/prompts"
 	"github.com/berth-run/berth/responses"
+	"github.com/berth-run/berth/retention"
 	"github.com/berth-run/berth/schedules"
 	"github.com/berth-run/berth/skills"
 	"github.com/berth-run/berth/threads"
@@ -268,7 +270,7 @@ func (h *handlers) routes() []exchange.Route {
 		on("GET /v1/models", h.models.list, readsQuery),
 		on("GET /v1/models/{model...}", h.models.get),
 		on("DELETE /v1/models/{model...}", h.models.delete),
-	}, append(h.endUsers.routes(), h.schedules.routes()...)...)
+	}, slices.Concat(h.endUsers.routes(), h.schedules.routes(), h.retention.routes())...)
 }
 
 // keyless returns the routes that need no key.
@@ -342,6 +344,7 @@ type Rooms struct {
 	Traces        *traces.Store
 	Usage         *usage.Reader
 	EndUsers      *enduser.Service
+	Retention     *retention.Service
 }
 
 // PreviewOptions configure access to the ports of containers.
@@ -380,6 +383,7 @@ type handlers struct {
 	record        *record
 	traces        *storedTraces
 	endUsers      *endUsers
+	retention     *retained
 
 	chat       *chat.Door
 	messages   *messages.Door
@@ -474,11 +478,12 @@ func newHandlers(o Options, ex *exchange.Server) *handlers {
 		record:        &record{o.Audit},
 		traces:        &storedTraces{o.Rooms.Traces, users},
 		endUsers:      users,
+		retention:     &retained{o.Rooms.Retention, &admin{o.Projects}},
 		models:        &models{o.Models.Models, o.Models.Upstreams},
 		health:        &health{build: o.Build, ready: o.Ready, console: o.Console != nil, state: o.Status},
 
 		chat: chat.New(chat.Options{Engine: o.Engine, Journal: o.Journal, Completions: o.Rooms.Completions,
-			EndUsers: o.Rooms.EndUsers, Version: o.Build.Version}),
+			Stores: o.Rooms.Retention.Stores, EndUsers: o.Rooms.EndUsers, Version: o.Build.Version}),
 		messages: newMessages(o),
 		socket: socket.New(socket.Options{Exchange: ex, Journal: o.Journal, Rules: rules, Life: o.SocketLife,
 			Create: responses.start}),

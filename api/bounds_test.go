@@ -39,6 +39,9 @@ var storeNothing = map[string]string{
 	"POST /v1/vector_stores/{vector_store}/file_batches/{batch}/cancel":    "changes a status",
 	"POST /v1/end_users/{user}":                                            "replaces numbers",
 	"POST /v1/end_user_settings":                                           "replaces one small object",
+	"POST /v1/retention":                                                   "replaces one small object",
+	"POST /v1/holds":                                                       "holds are small, and at most 1000",
+	"POST /v1/organization/projects/{project}/holds":                       "holds are small, and at most 1000",
 	"/v1/containers/{container}/guest/{path...}":                           "the container's disk is bounded",
 	"/v1/containers/{container}/ports/{port}/{path...}":                    "the container's disk is bounded",
 }

@@ -45,6 +45,7 @@ import (
 	largefiles "github.com/berth-run/berth/files/uploads"
 	guestserver "github.com/berth-run/berth/guest/server"
 	"github.com/berth-run/berth/idempotency"
+	houseclock "github.com/berth-run/berth/internal/clock"
 	"github.com/berth-run/berth/internal/seal"
 	"github.com/berth-run/berth/internal/sse"
 	"github.com/berth-run/berth/journal"
@@ -53,6 +54,7 @@ import (
 	"github.com/berth-run/berth/project"
 	"github.com/berth-run/berth/prompts"
 	"github.com/berth-run/berth/responses"
+	"github.com/berth-run/berth/retention"
 	"github.com/berth-run/berth/sandbox"
 	"github.com/berth-run/berth/schedules"
 	"github.com/berth-run/berth/skills"
@@ -114,10 +116,17 @@ func newHouse(t *testing.T, change func(*api.Options), rules ...model.Rule) *hou
 func newHouseWith(t *testing.T, kinds []tool.Kind, change func(*api.Options), rules ...model.Rule) *house {
 	t.Helper()
 	log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
-	st, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "berth.db"), nil)
+	db, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "berth.db"), nil)
 	check(t, err)
+	record, err := audit.Open(t.TempDir(), log)
+	check(t, err)
+	holds := &retention.Holds{Objects: db, Audit: record, Clock: houseclock.System}
+	st := retention.NewGuard(db, holds)
+	terms := retention.New(retention.Options{Objects: st, Audit: record, Holds: holds, Log: log})
 	var opts api.Options
-	uploads := files.New(files.Options{Store: st, Contents: blobtest.New(t), Quota: func(ctx context.Context,
+	uploads := files.New(files.Options{Life: func(ctx context.Context, p berth.ProjectID) (time.Duration, error) {
+		return terms.Life(ctx, p, berth.RetainedFiles)
+	}, Store: st, Contents: blobtest.New(t), Quota: func(ctx context.Context,
 		p berth.ProjectID, bytes int64) error {
 		if opts.Exchange.Quota == nil {
 			return nil
@@ -143,8 +152,6 @@ func newHouseWith(t *testing.T, kinds []tool.Kind, change func(*api.Options), ru
 	bare := t.TempDir()
 	guests := &guestDriver{t: t, boxes: map[string]*box{}}
 	snapshots := snapshot.New(snapshot.Options{Objects: st, Contents: blobtest.New(t), Seal: seal.New([32]byte{1})})
-	record, err := audit.Open(t.TempDir(), log)
-	check(t, err)
 	volumes, err := volume.New(volume.Options{Dir: t.TempDir(), Objects: st, Seal: seal.New([32]byte{1}), Audit: record,
 		Plain: true})
 	check(t, err)
@@ -154,10 +161,10 @@ func newHouseWith(t *testing.T, kinds []tool.Kind, change func(*api.Options), ru
 		}
 		return opts.Exchange.Quota.Containers(ctx, p)
 	}
-	users := enduser.New(enduser.Options{Objects: st, Audit: record, Log: log, Sources: enduser.Sources{
+	users := enduser.New(enduser.Options{Objects: st, Audit: record, Log: log, Held: holds.EndUser, Sources: enduser.Sources{
 		User: []string{"header:X-User", "metadata:user", "safety_identifier", "user"},
 		Chat: []string{"header:X-Chat", "prompt_cache_key"}}, Computer: berth.ComputerChat})
-	keeper, err := container.New(container.Options{Subjects: users.Ensure, Audit: record, Quota: running, Volumes: volumes, Store: st,
+	keeper, err := container.New(container.Options{Subjects: users.Ensure, Held: holds.Check, Audit: record, Quota: running, Volumes: volumes, Store: st,
 		Driver: guests, OpenFile: uploads.Open, Log: log, Seal: seal.New([32]byte{1}),
 		Snapshots: snapshots, Skills: stored, Template: func(string) (container.Template, error) {
 			return container.Template{Template: sandbox.Template{Digest: "sha256:none", Path: bare}}, nil
@@ -192,17 +199,18 @@ func newHouseWith(t *testing.T, kinds []tool.Kind, change func(*api.Options), ru
 				Timeout: mcpTimeout, Log: log},
 			WebSearch: websearch.Options{Backend: &h.search, Fetcher: download.New(&egress.Gate{Policy: &h.reach}, maxWebPage),
 				Markdown: markdownOf, Text: readPage, Log: log}}), kinds...)...),
-		Files: uploads, Fetcher: letters{}, Forwarder: upstreams, Owner: "test", Log: log, EndUsers: users})
+		Files: uploads, Fetcher: letters{}, Forwarder: upstreams, Owner: "test", Log: log, EndUsers: users,
+		Stores: terms.Stores, Held: holds.Check})
 	events.AtEnd(hooks.AtEnd)
 	opts = api.Options{Exchange: exchange.Options{Keys: st, Repeats: idempotency.New(st), Log: log},
 		Rooms: api.Rooms{Responses: responses.New(st), Conversations: conversations.New(h.engine, st),
 			Prompts: prompts.New(st), Completions: completions.New(st), Traces: traces.New(st), Usage: usage.New(st),
-			EndUsers: users},
+			EndUsers: users, Retention: terms},
 		Models: api.ModelOptions{Models: models},
 		Engine: h.engine, Journal: events, Webhooks: hooks, Files: uploads, Uploads: large, Skills: stored,
 		Batches: jobs, Schedules: schedules.New(schedules.Options{Objects: st, Audit: record, Log: log}),
 		Containers: keeper, Snapshots: snapshots, Volumes: volumes, VectorStores: vectors,
-		Projects: project.New(project.Options{Objects: st, Keys: st, Audit: record}),
+		Projects: project.New(project.Options{Objects: st, Keys: st, Audit: record, Held: holds.Any}),
 		Bundles: bundle.New(bundle.Options{Responses: st, Containers: st, Objects: st, Engine: h.engine,
 			Journal: events, ContainerService: keeper, Snapshots: snapshots, Files: uploads, SpoolDir: t.TempDir(),
 			Version: "1"}),

@@ -2,6 +2,8 @@ package api_test
 
 import (
 	"crypto/ed25519"
+	"crypto/sha256"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -13,7 +15,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/crypto/ssh"
 
+	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api"
+	"github.com/berth-run/berth/store"
 )
 
 // probed lists for each route the requests that refer to objects: in the path, the query or
@@ -306,6 +310,19 @@ var probed = map[string][]string{
 	"POST /v1/webhook_endpoints/{webhook}/deliveries/{delivery}/redeliver": {`/v1/webhook_endpoints/{webhook}/deliveries/{delivery}/redeliver`,
 		`/v1/webhook_endpoints/$webhook/deliveries/{delivery}/redeliver`},
 
+	"GET /v1/retention":                  {},
+	"POST /v1/retention":                 {},
+	"GET /v1/retention/records":          {`/v1/retention/records?after={record}`},
+	"GET /v1/retention/records/{record}": {`/v1/retention/records/{record}`},
+	"POST /v1/holds":                     {},
+	"GET /v1/holds":                      {`/v1/holds?after={hold}`},
+	"GET /v1/holds/{hold}":               {`/v1/holds/{hold}`},
+	"DELETE /v1/holds/{hold}":            {`/v1/holds/{hold}`},
+
+	"POST /v1/organization/projects/{project}/holds":          {`/v1/organization/projects/{project}/holds {"reason":"x"}`},
+	"GET /v1/organization/projects/{project}/holds":           {`/v1/organization/projects/{project}/holds`},
+	"DELETE /v1/organization/projects/{project}/holds/{hold}": {`/v1/organization/projects/{project}/holds/{hold}`},
+
 	"GET /v1/traces":                 {`/v1/traces?after={trace}`},
 	"GET /v1/end_users":              {`/v1/end_users?after={user}`},
 	"GET /v1/end_users/{user}":       {`/v1/end_users/{user}`},
@@ -388,7 +405,23 @@ func (h *house) furnish() map[string]string {
 	post("/v1/end_user_settings", `{"enabled":true}`)
 	post("/v1/responses", `{"model":"scripted","input":"x","user":"ann"}`)
 	ids["user"] = h.call(200, "GET", "/v1/end_users?user=ann", nil).at("data", 0, "id").(string)
+	ids["hold"] = post("/v1/holds", `{"reason":"x","object_id":"none"}`).id()
+	ids["record"] = h.endedBatch()
 	return ids
+}
+
+// endedBatch ends an old trace of the default project of the token, and returns the record of that.
+func (h *house) endedBatch() string {
+	h.t.Helper()
+	k, err := h.store.KeyByHash(h.t.Context(), sha256.Sum256([]byte(h.token)))
+	check(h.t, err)
+	id := berth.NewID(berth.PrefixRetentionRecord)
+	body, err := json.Marshal(berth.RetentionRecord{ID: id, Object: "retention.record", ProjectID: k.Project,
+		Kind: berth.RetainedTraces, IDs: []string{"trace_1"}})
+	check(h.t, err)
+	check(h.t, h.store.CreateObjects(h.t.Context(), k.Project, &store.Object{
+		ObjectKey: store.ObjectKey{Kind: store.KindRetentionRecord, ID: id}, Body: body}))
+	return id
 }
 
 // newSSHKey returns a public key as OpenSSH writes it.
@@ -485,7 +518,8 @@ func TestIsolation(t *testing.T) {
 		"prompts/{prompt}", "chat/completions/{completion}", "assistants/{assistant}",
 		"threads/{thread}/messages/{message}", "threads/{thread}/runs/{run}/steps/{step}",
 		"webhook_endpoints/{webhook}", "volumes/{volume}", "skills/{skill}/versions/1",
-		"vector_stores/{vector_store}/files/{file}", "end_users/{user}"} {
+		"vector_stores/{vector_store}/files/{file}", "end_users/{user}", "holds/{hold}",
+		"retention/records/{record}"} {
 		h.call(200, "GET", "/v1/"+placeholder.ReplaceAllStringFunc(path, func(p string) string {
 			return theirs[strings.Trim(p, "{}")]
 		}), nil)

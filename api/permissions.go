@@ -235,6 +235,19 @@ var permissions = map[string]berth.Permission{
 	"GET /v1/end_user_settings":      toRead,
 	"POST /v1/end_user_settings":     toManage,
 
+	"GET /v1/retention":                  toRead,
+	"POST /v1/retention":                 toManage,
+	"GET /v1/retention/records":          toRead,
+	"GET /v1/retention/records/{record}": toRead,
+	"POST /v1/holds":                     toManage,
+	"GET /v1/holds":                      toRead,
+	"GET /v1/holds/{hold}":               toRead,
+	"DELETE /v1/holds/{hold}":            toManage, // one of the organization not at all
+
+	"POST /v1/organization/projects/{project}/holds":          toManageAll,
+	"GET /v1/organization/projects/{project}/holds":           toReadAll,
+	"DELETE /v1/organization/projects/{project}/holds/{hold}": toManageAll,
+
 	"GET /v1/organization/costs":                                toReadUsage,
 	"GET /v1/organization/status":                               toReadUsage,
 	"GET /v1/refused_connections":                               toRead,

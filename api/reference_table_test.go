@@ -62,6 +62,7 @@ func described() []reference.Section {
 		{Name: "Webhooks", Routes: webhookRoutes()},
 		{Name: "Traces", Routes: traceRoutes()},
 		{Name: "End users", Routes: endUserRoutes()},
+		{Name: "Retention", Routes: retentionRoutes()},
 		{Name: "Usage", Routes: usageRoutes()},
 		{Name: "Models", Routes: modelRoutes()},
 		{Name: "Administration", Routes: adminRoutes()},
@@ -302,6 +303,29 @@ func endUserRoutes() []*reference.Route {
 		route("GET /v1/end_user_settings", "Get the settings of end users", page).Gives(berth.EndUserSettings{}),
 		route("POST /v1/end_user_settings", "Replace the settings of end users", page).Takes(endUserSet,
 			endUserSettings{}).Gives(berth.EndUserSettings{}),
+	}
+}
+
+func retentionRoutes() []*reference.Route {
+	const page = "retention.md"
+	return []*reference.Route{
+		route("GET /v1/retention", "Get how long a project retains objects", page).Gives(berth.Retention{}),
+		route("POST /v1/retention", "Replace what a project sets for itself", page).Takes(retentionBody,
+			retentionRequest{}).Gives(berth.Retention{}),
+		route("GET /v1/retention/records", "List the records of ended objects", page).
+			Query(reference.Paging...).Gives(listOf[*berth.RetentionRecord]()),
+		route("GET /v1/retention/records/{record}", "Get a record of ended objects, with their ids",
+			page).Gives(berth.RetentionRecord{}),
+		route("POST /v1/holds", "Hold objects of a project", page).Takes(holdBody, holdRequest{}).Gives(berth.Hold{}),
+		route("GET /v1/holds", "List the holds of a project", page).Query(reference.Paging...).
+			Gives(listOf[*berth.Hold]()),
+		route("GET /v1/holds/{hold}", "Get a hold", page).Gives(berth.Hold{}),
+		route("DELETE /v1/holds/{hold}", "Release a hold of a project", page).Gives(exchange.Deletion{}),
+		route("POST /v1/organization/projects/{project}/holds", "Hold objects of a project for the organization",
+			page).Takes(holdBody, holdRequest{}).Gives(berth.Hold{}),
+		route("GET /v1/organization/projects/{project}/holds", "List all holds on a project", page).
+			Query(reference.Paging...).Gives(listOf[*berth.Hold]()),
+		route("DELETE /v1/organization/projects/{project}/holds/{hold}", "Release a hold", page).Gives(exchange.Deletion{}),
 	}
 }
 

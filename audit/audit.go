@@ -97,6 +97,15 @@ const (
 	ContainerAttached Action = "container.attached"
 	FileRead          Action = "file.read" // Object: the file or what else was read; Reason: the route
 
+	RetentionUpdated Action = "retention.updated" // Reason: what a project set
+	// Object: the record of the batch, Name: the kind of its objects, Count, Digest: of their ids, Reason: the policy
+	RetentionEnded Action = "retention.ended"
+	HoldCreated    Action = "hold.created" // Object: the hold, Name: what it holds, Reason; as in the next one
+	HoldReleased   Action = "hold.released"
+	// Name: the numbers of the first and the last removed entry, Count, Digest: the hash of the last one, Reason: the
+	// policy
+	Trimmed Action = "audit.trimmed"
+
 	// SegmentStarted is the first entry of each segment. Living lists the containers of
 	// which anything was left, so that a writer needs to read only the last segment.
 	SegmentStarted Action = "audit.segment"
@@ -130,6 +139,7 @@ type Entry struct {
 	Received     int64  `json:"received,omitempty"` // bytes into it
 	Milliseconds int64  `json:"milliseconds,omitempty"`
 	Count        int64  `json:"count,omitempty"`
+	Digest       string `json:"digest,omitempty"`    // sha256:…
 	Refused      int64  `json:"refused,omitempty"`   // part of Count
 	Recovered    bool   `json:"recovered,omitempty"` // happened before a crash, recorded after it
 

@@ -7,6 +7,7 @@ import (
 	"io"
 	"iter"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -66,21 +67,28 @@ func FollowFrom(ctx context.Context, c clock.Clock, dir string, next int64) iter
 func follow(ctx context.Context, c clock.Clock, dir string, container berth.ContainerID,
 	next int64) iter.Seq2[*Entry, error] {
 	return func(yield func(*Entry, error) bool) {
-		at, offset := -1, int64(0)
+		current, offset := int64(-1), int64(0) // the segment that is read
 		for {
 			segments, size, err := extent(dir)
 			if err != nil {
 				yield(nil, err)
 				return
 			}
-			if at < 0 {
-				at = firstSegment(dir, segments, container)
-				for at+1 < len(segments) && segments[at+1] <= next {
+			at := slices.Index(segments, current)
+			if at < 0 { // none yet, or it was moved away
+				offset = 0
+				if current < 0 {
+					at = firstSegment(dir, segments, container)
+					current = next
+				}
+				at = max(at, 0)
+				for at+1 < len(segments) && segments[at+1] <= current {
 					at++
 				}
 			}
 			for ; at < len(segments); at++ {
 				last := at == len(segments)-1
+				current = segments[at]
 				limit := int64(-1)
 				if last {
 					limit = size

@@ -74,6 +74,9 @@ func (svc *Service) Delete(ctx context.Context, p berth.ProjectID, id berth.Cont
 	if err != nil {
 		return err
 	}
+	if err := svc.opts.held(ctx, p, id); err != nil {
+		return err
+	}
 	if s := svc.index.lookup(p, id); s != nil {
 		svc.deaths.end(s, reasonDeleted, berth.NotFound("Container", id), nil, nil)
 		if err := svc.deaths.remove(s); err != nil {

@@ -29,13 +29,31 @@ type expirer struct {
 // expire ends a container, unless it was used after it was found idle.
 func (ex *expirer) expire(ctx context.Context, s *instance) {
 	ex.neighbours.used(ctx, s)
-	if s.body.Berth.OnExpiry == berth.OnExpirySnapshot {
+	if s.body.Berth.OnExpiry == berth.OnExpirySnapshot || ex.opts.Snapshots != nil && ex.held(s) {
 		ex.expireToSnapshot(s)
 		return
 	}
 	ex.deaths.end(s, reasonExpired, goneError(&s.body, reasonExpired), nil, func() bool {
 		return s.idleLocked(ex.opts.clock.Now())
 	})
+}
+
+// held reports whether the files of a container must not be deleted, also if that is not known now.
+func (ex *expirer) held(s *instance) bool {
+	if ex.opts.Held == nil {
+		return false
+	}
+	ctx, cancel := ex.opts.clock.WithTimeout(s.life, statsTimeout)
+	defer cancel()
+	return ex.opts.held(ctx, s.project, s.id) != nil
+}
+
+// held returns an error for the client if a container must not be deleted.
+func (o *Options) held(ctx context.Context, p berth.ProjectID, id berth.ContainerID) error {
+	if o.Held == nil {
+		return nil
+	}
+	return o.Held(ctx, p, string(id))
 }
 
 // expireToSnapshot makes a snapshot of an idle container in the background, and ends the

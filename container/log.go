@@ -233,7 +233,12 @@ func (l *Logs) trim(ctx context.Context, s *instance) error {
 			break
 		}
 		key := store.ObjectKey{Kind: kindLog, Parent: string(s.id), ID: string(e.ID)}
-		err = errors.Join(err, ignoreNotFound(l.opts.Store.DeleteObject(ctx, s.project, key)))
+		switch one := l.opts.Store.DeleteObject(ctx, s.project, key); {
+		case berth.ErrorCode(one) == berth.CodeConflict: // a hold retains the whole log
+			return err
+		default:
+			err = errors.Join(err, ignoreNotFound(one))
+		}
 	}
 	return err
 }

@@ -35,6 +35,10 @@ type Options struct {
 	// have no end users.
 	Subjects func(ctx context.Context, caller berth.Caller) (berth.Caller, error)
 
+	// Held returns an error for the client if one of some objects must not be deleted. A held container that expires
+	// leaves a snapshot. Nil: nothing is held.
+	Held func(ctx context.Context, p berth.ProjectID, ids ...string) error
+
 	Store  Store
 	Driver sandbox.Driver
 	Log    *slog.Logger

@@ -53,7 +53,7 @@ var suites = []suite{
 		"TestVolumeFilledWithoutServer", "TestFullDisk", "TestDoctorFix", "TestDrivers", "TestE2BBuildKilled",
 		"TestE2BBuildLimit", "TestE2BBuildFromStarted", "TestE2BPauseFilesOnly", "TestE2BBuildImages", "TestE2BCodeKilled",
 		"TestE2BEventsKilled", "TestE2BRules",
-		"TestE2BRegistry", "TestEndlessUpstream", "TestEndUsers", "TestEndUserKilled", "TestExitCodes", "TestRunInterrupted", "TestFallback",
+		"TestE2BRegistry", "TestEndlessUpstream", "TestEndUsers", "TestEndUserKilled", "TestRetentionKilled", "TestExitCodes", "TestRunInterrupted", "TestFallback",
 		"TestGoTools", "TestHangup", "TestHostFails", "TestKernelOverTCP", "TestDeno", "TestMCPServer", "TestMCPStdio",
 		"TestPullKilled",
 		"TestBuildKilled", "TestRestoreKilled", "TestVolumesKilled", "TestImportKilled", "TestLargeFiles",

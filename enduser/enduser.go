@@ -39,6 +39,9 @@ type Options struct {
 	// Snapshots returns a page of the snapshots of a project.
 	Snapshots func(ctx context.Context, p berth.ProjectID, page store.Page) ([]*berth.Snapshot, bool, error)
 
+	// Held returns an error for the client if anything of a user must not be deleted. Nil: nothing is held.
+	Held func(ctx context.Context, p berth.ProjectID, id berth.EndUserID) error
+
 	Log   *slog.Logger
 	Clock clock.Clock // default clock.System
 }

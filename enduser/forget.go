@@ -37,6 +37,11 @@ func (r *record) gone() bool { return r.Deletion != nil && r.Deletion.Recorded }
 // a crash, the next call or the sweep continues. The audit record has an entry of the deletion, which the returned
 // checkpoint signs; each container has entries of its own.
 func (s *Service) Forget(ctx context.Context, c berth.Caller, id berth.EndUserID) (*berth.EndUserDeletion, error) {
+	if s.Held != nil {
+		if err := s.Held(ctx, c.Project, id); err != nil {
+			return nil, err
+		}
+	}
 	r, err := s.change(ctx, c.Project, id, func(r *record) (time.Time, error) {
 		if r.gone() {
 			return time.Time{}, store.ErrNotFound

@@ -43,6 +43,9 @@ func (e *Engine) Create(ctx context.Context, caller berth.Caller, req *berth.Res
 
 func (e *Engine) create(ctx context.Context, caller berth.Caller, req *berth.ResponseRequest,
 	options []Option) (_ *berth.Response, err error) {
+	if req, err = e.mayStore(ctx, caller.Project, req); err != nil {
+		return nil, err
+	}
 	if req.Stored() {
 		if err := e.Room(); err != nil {
 			return nil, err
@@ -150,6 +153,11 @@ func (e *Engine) Delete(ctx context.Context, caller berth.Caller, id berth.Respo
 	rec, err := e.stored(ctx, caller.Project, id)
 	if err != nil {
 		return err
+	}
+	if e.Held != nil && rec.Body.Store {
+		if err := e.Held(ctx, caller.Project, string(id)); err != nil {
+			return err
+		}
 	}
 	err = e.stop(ctx, rec, errCancelled)
 	if _, elsewhere := errors.AsType[*cluster.ElsewhereError](err); elsewhere || ctx.Err() != nil {

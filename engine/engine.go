@@ -91,6 +91,8 @@ type Options struct {
 	Retry      Retry
 	Limits     Limits
 	Answered   Answered     // default nil
+	Stores     Stores       // default: every project stores responses
+	Held       Held         // default: nothing is held
 	Room       func() error // returns an error for the client while no response may be stored; default nil: no limit
 	Observer   Observer     // default nil
 	Tracer     trace.Tracer // of responses' spans; nil: none
@@ -110,6 +112,12 @@ type Options struct {
 // Answered is told of the answers to approval requests in the input of a response, before they take effect. Its error
 // refuses the response.
 type Answered func(ctx context.Context, caller berth.Caller, id berth.ResponseID, answers []berth.ApprovalAnswer) error
+
+// Stores reports whether a project stores responses. Those of a project that does not have store: false.
+type Stores func(ctx context.Context, p berth.ProjectID) (bool, error)
+
+// Held returns an error for the client if a response must not be deleted.
+type Held func(ctx context.Context, p berth.ProjectID, ids ...string) error
 
 // Limits bound the resources of responses. All have defaults.
 type Limits struct {

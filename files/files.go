@@ -32,6 +32,10 @@ type Options struct {
 	// project's limit. It admits negative bytes. Nil means no limit.
 	Quota func(ctx context.Context, p berth.ProjectID, bytes int64) error
 
+	// Life returns how long a project retains files, which no request makes longer; 0 means without a limit. Nil:
+	// no project has a limit.
+	Life func(ctx context.Context, p berth.ProjectID) (time.Duration, error)
+
 	Audit *audit.Log   // nil records nothing
 	Log   *slog.Logger // default slog.Default
 }
@@ -96,7 +100,12 @@ func (s *Service) receive(ctx context.Context, p berth.ProjectID, known CreateRe
 				return s.write(w, io.LimitReader(r, known.MaxBytes+1), known.MaxBytes, f, request)
 			})
 		},
-		Save: func(ctx context.Context) error { return s.opts.Store.CreateFile(ctx, p, f, key[:]) },
+		Save: func(ctx context.Context) error {
+			if err := s.shorten(ctx, p, f); err != nil {
+				return err
+			}
+			return s.opts.Store.CreateFile(ctx, p, f, key[:])
+		},
 		Entry: func() audit.Entry {
 			return audit.Entry{Action: audit.FileCreated, Project: p, Object: string(id), Bytes: f.Bytes}
 		}}
@@ -113,6 +122,21 @@ func (s *Service) receive(ctx context.Context, p berth.ProjectID, known CreateRe
 		return nil, err
 	}
 	return f, nil
+}
+
+// shorten sets the expiry of a file to the end of the project's retention, if that comes first.
+func (s *Service) shorten(ctx context.Context, p berth.ProjectID, f *berth.File) error {
+	if s.opts.Life == nil {
+		return nil
+	}
+	life, err := s.opts.Life(ctx, p)
+	if err != nil || life == 0 {
+		return err
+	}
+	if at := f.CreatedAt + int64(life/time.Second); f.ExpiresAt == nil || at < *f.ExpiresAt {
+		f.ExpiresAt = &at
+	}
+	return nil
 }
 
 // write copies r, of at most limit bytes, to w and sets the fields of f from the request.

@@ -36,6 +36,9 @@ type Eraser struct {
 	Projects *Service
 	Sources  []Source // all data of a project, in the order in which it is deleted
 	Audit    Auditor
+
+	// Held returns an error if the data of a project must not be deleted now. Nil: nothing is held.
+	Held func(ctx context.Context, p berth.ProjectID) error
 }
 
 // EraseArchived erases the archived projects that have not been erased. A project that
@@ -49,6 +52,14 @@ func (e *Eraser) EraseArchived(ctx context.Context) error {
 	for _, p := range all {
 		if p.Status != berth.ProjectArchived || p.ErasedAt != nil {
 			continue
+		}
+		if e.Held != nil {
+			if err := e.Held(ctx, p.ID); berth.ErrorCode(err) == berth.CodeConflict {
+				continue // until the hold is released
+			} else if err != nil {
+				failed = errors.Join(failed, err)
+				continue
+			}
 		}
 		n, err := e.Erase(ctx, p.ID)
 		if err == nil {

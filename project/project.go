@@ -32,6 +32,9 @@ type Options struct {
 	Keys    store.Keys
 	Audit   Auditor // records changes of projects and keys; may be nil for a Service without keys
 
+	// Held returns an error for the client if the data of a project must not be deleted. Nil: nothing is held.
+	Held func(ctx context.Context, p berth.ProjectID) error
+
 	// Owners finds a person by an id or an address, or returns store.ErrNotFound. Nil: keys have no owners.
 	Owners func(ctx context.Context, text string) (id string, err error)
 }
@@ -135,6 +138,11 @@ func (s *Service) List(ctx context.Context) ([]*berth.Project, error) {
 
 // Archive ends a project: its keys are refused from now on, and an Eraser deletes its data.
 func (s *Service) Archive(ctx context.Context, id berth.ProjectID) (*berth.Project, error) {
+	if s.opts.Held != nil {
+		if err := s.opts.Held(ctx, id); err != nil {
+			return nil, err
+		}
+	}
 	p, err := s.update(ctx, id, func(p *berth.Project) {
 		if p.Status == berth.ProjectActive {
 			now := time.Now().Unix()

@@ -17,6 +17,7 @@ import (
 	"github.com/berth-run/berth/people"
 	"github.com/berth-run/berth/people/oidc"
 	"github.com/berth-run/berth/project"
+	"github.com/berth-run/berth/retention"
 	"github.com/berth-run/berth/server/config"
 	"github.com/berth-run/berth/server/outbound"
 	"github.com/berth-run/berth/server/state"
@@ -37,7 +38,12 @@ type base struct {
 
 	cluster cluster.Node
 	disk    state.Database // the database of the state directory
-	db      store.Store    // disk, and responses that are not to be stored
+	db      store.Store    // disk, and responses that are not to be stored; without the deletion of what is held
+
+	unguarded store.Store // db with that
+	holds     *retention.Holds
+	retention *retention.Service
+
 	audit   *audit.Log
 	quota   *project.Quota
 	callers store.Keys // of db, and the tokens of people
@@ -80,6 +86,7 @@ func (s *Server) openBase(ctx context.Context, o Options) (*base, error) {
 	}
 	b.keys = keys.Keychain()
 	b.db = transient.New(b.disk, o.Log)
+	b.guardHolds()
 	s.later(func(context.Context) error { return b.db.Close() })
 	if err := s.joinCluster(ctx, b); err != nil {
 		return nil, err
@@ -111,6 +118,7 @@ func (s *Server) openBase(ctx context.Context, o Options) (*base, error) {
 	if b.tracer, err = s.startTracing(ctx, b); err != nil {
 		return nil, err
 	}
+	b.retention = newRetention(b)
 	b.users = newEndUsers(b)
 	b.quota = newQuota(b.db, b.State, o.Config)
 	if err := s.shareLimits(ctx, b); err != nil {

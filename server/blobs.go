@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/blob"
 	"github.com/berth-run/berth/container/snapshot"
 	"github.com/berth-run/berth/container/volume"
@@ -51,7 +52,9 @@ func (s *Server) openBlobs(ctx context.Context, b *base, models *engine.Forwarde
 	all := &blobs{contents: contents}
 	all.skills = skills.New(skills.Options{Objects: b.db, Contents: buckets["skills"], Seal: b.keys, Audit: b.audit,
 		Log: b.Log, Quota: within(b.space, diskspace.Skills, b.quota.Store)})
-	all.files = files.New(files.Options{Store: b.db, Contents: buckets["files"], Audit: b.audit, Log: b.Log,
+	all.files = files.New(files.Options{Life: func(ctx context.Context, p berth.ProjectID) (time.Duration, error) {
+		return b.retention.Life(ctx, p, berth.RetainedFiles)
+	}, Store: b.db, Contents: buckets["files"], Audit: b.audit, Log: b.Log,
 		Quota: within(b.space, diskspace.Files, b.quota.Store)})
 	all.uploads = uploads.New(uploads.Options{Objects: b.db, Contents: buckets["uploads"], Seal: b.keys,
 		Files: all.files, Audit: b.audit, Log: b.Log,

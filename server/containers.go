@@ -110,7 +110,7 @@ func containerOptions(b *base, data *blobs, c *containers) (container.Options, e
 		return value, err
 	}
 	network.Visit = b.cluster.Visit
-	return container.Options{Subjects: b.users.Ensure,
+	return container.Options{Subjects: b.users.Ensure, Held: b.holds.Check,
 		Server: b.cluster.Self(), Shares: shares, Store: b.db, Driver: c.driver,
 		OpenFile: data.files.Open, Log: b.Log,
 		Network: network, Seal: b.keys, Audit: b.audit, Volumes: volumes, Snapshots: data.snapshots,

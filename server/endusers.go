@@ -14,7 +14,7 @@ import (
 // newEndUsers returns the service of end users. newHandler sets its Removers.
 func newEndUsers(b *base) *enduser.Service {
 	c := b.Config.EndUsers
-	return enduser.New(enduser.Options{Objects: b.db, Audit: b.audit, Enabled: c.Enabled,
+	return enduser.New(enduser.Options{Objects: b.db, Audit: b.audit, Held: b.holds.EndUser, Enabled: c.Enabled,
 		Sources: enduser.Sources{User: c.User, Chat: c.Chat}, Computer: berth.EndUserComputer(c.Computer),
 		IdleMinutes: int(c.Idle / time.Minute), Currency: b.Config.Currency, Log: b.Log,
 		Limits: berth.EndUserLimits{Containers: c.Containers, CostPerMonth: (*berth.Amount)(c.CostPerMonth)}})

@@ -73,7 +73,7 @@ func (s *Server) startEngine(ctx context.Context, b *base, to *upstreams, data *
 	}
 	opts.Owner, opts.Seal, opts.Quota, opts.Log = b.node, b.keys, b.quota, b.Log
 	opts.Answered = recordAnswers(b.audit)
-	opts.EndUsers = b.users
+	opts.EndUsers, opts.Stores, opts.Held = b.users, b.retention.Stores, b.holds.Check
 	opts.Room = func() error { return b.space.Admit() }
 	opts.Observer, opts.Tracer = metrics.Engine{Metrics: s.metrics}, b.tracer
 	if opts.Placement = b.cluster; !b.cluster.Alone() {

@@ -59,8 +59,9 @@ func (s *Server) newHandler(ctx context.Context, b *base, data *blobs, c *contai
 	if !b.cluster.Alone() {
 		longest = longestImport
 	}
-	bundles := bundle.New(bundle.Options{Longest: longest, Responses: b.db, Containers: b.db, Objects: b.db,
-		Engine: r.engine, Journal: r.journal,
+	bundles := bundle.New(bundle.Options{Longest: longest, Responses: b.db, Containers: b.db,
+		Objects: b.unguarded, // an interrupted import is undone also in a held project
+		Engine:  r.engine, Journal: r.journal,
 		ContainerService: c.service, Snapshots: data.snapshots, Files: data.files, Templates: c.templates.Has,
 		Quota: b.quota.Store, Decoding: r.memory.decoding, SpoolDir: spool, Version: b.Build.Version})
 	if !b.cluster.Alone() {
@@ -150,7 +151,11 @@ func (s *Server) newHandler(ctx context.Context, b *base, data *blobs, c *contai
 	if err != nil {
 		return nil, err
 	}
+	talks := threads.New(threads.Options{Objects: b.db, Responses: b.db, Engine: r.engine, Journal: r.journal,
+		Files: data.files, ContainerFiles: c.service.Files(), VectorStores: data.vectors, Log: b.Log})
 	setRemovers(b, data, r, remover{c.service, r.engine, b.cluster})
+	setSources(b, data, r, remover{c.service, r.engine, b.cluster}, talks)
+	s.startRetention(b)
 	s.later(continueDeletions(b))
 	sessions := session.New(session.Options{Containers: c.service, Log: b.Log, Snapshots: true})
 	s.later(func(context.Context) error { sessions.Close(); return nil })
@@ -172,12 +177,12 @@ func (s *Server) newHandler(ctx context.Context, b *base, data *blobs, c *contai
 		Rooms: api.Rooms{Responses: responses.New(b.db), Conversations: conversations.New(r.engine, b.db),
 			Prompts: prompts.New(b.db), Completions: completions.New(b.db), Traces: traces.New(b.db),
 			Usage: usage.New(b.db), EndUsers: b.users,
-			Threads: threads.New(threads.Options{Objects: b.db, Responses: b.db, Engine: r.engine, Journal: r.journal,
-				Files: data.files, ContainerFiles: c.service.Files(), VectorStores: data.vectors, Log: b.Log})},
+			Threads: talks, Retention: b.retention},
 		Engine: r.engine, Journal: r.journal, Webhooks: r.webhooks, Containers: c.service, Templates: c.templates,
 		Files: data.files, Uploads: data.uploads, Skills: data.skills, Batches: batches, Schedules: planned,
 		Snapshots: data.snapshots, Volumes: volumes, Bundles: bundles, VectorStores: data.vectors,
-		Projects: project.New(project.Options{Objects: b.db, Keys: b.db, Audit: b.audit, Owners: b.people.Owner}),
+		Projects: project.New(project.Options{Objects: b.db, Keys: b.db, Audit: b.audit, Owners: b.people.Owner,
+			Held: b.holds.Any}),
 		Models: api.ModelOptions{Models: r.models, Upstreams: r.upstreams, Currency: b.Config.Currency,
 			Priced: s.priced.Load},
 		Preview: api.PreviewOptions{Seal: b.keys.Newest(), Domain: b.Config.Preview.Domain},

@@ -89,7 +89,7 @@ func New(ctx context.Context, o Options) (s *Server, err error) {
 	remover := remover{containers.service, running.engine, base.cluster}
 	data := &erasable{db: base.db, containers: remover, responses: responsesRemover{remover}, blobs: blobs}
 	s.later(startErasing(base, &project.Eraser{Projects: project.New(project.Options{Objects: base.db}),
-		Sources: data.sources(), Audit: base.audit}))
+		Sources: data.sources(), Audit: base.audit, Held: base.holds.Any}))
 	batches := newBatches(base, blobs, running.webhooks)
 	planned := newSchedules(base)
 	if s.handler, err = s.newHandler(ctx, base, blobs, containers, running, batches, planned); err != nil {

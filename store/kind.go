@@ -66,6 +66,9 @@ const (
 	KindEndUserUsage      Kind = "end_user.usage"    // of a response
 	KindSchedule          Kind = "schedule"
 	KindScheduleRun       Kind = "schedule.run"
+	KindRetention         Kind = "retention"        // what a project sets
+	KindRetentionRecord   Kind = "retention.record" // of a batch that ended
+	KindHold              Kind = "hold"
 )
 
 // OfContainer is a container as the parent of an object.
@@ -135,4 +138,7 @@ var Kinds = map[Kind][]Kind{
 	KindSSHHostKey:        nil,
 	KindSchedule:          nil,
 	KindScheduleRun:       {KindSchedule},
+	KindRetention:         nil,
+	KindRetentionRecord:   nil,
+	KindHold:              nil,
 }

@@ -29,8 +29,10 @@ type Options struct {
 	Engine      *engine.Engine
 	Journal     *journal.Journal // the engine's journal
 	Completions *completions.Store
-	EndUsers    *enduser.Service
-	Version     string // the server's version, for system_fingerprint
+	// Stores reports whether a project stores completions. Nil: every project does.
+	Stores   func(ctx context.Context, p berth.ProjectID) (bool, error)
+	EndUsers *enduser.Service
+	Version  string // the server's version, for system_fingerprint
 }
 
 // A Door serves /v1/chat/completions.

@@ -46,6 +46,12 @@ func (d *Door) save(ctx context.Context, a *answer, requestID string) error {
 	if !a.request.Store {
 		return nil
 	}
+	if d.Stores != nil { // as at OpenAI, a project that stores nothing refuses no request
+		stores, err := d.Stores(ctx, a.caller.Project)
+		if err != nil || !stores {
+			return err
+		}
+	}
 	req := a.request
 	saved := storedCompletion{completion: a.whole(), Metadata: req.Metadata, RequestID: requestID,
 		ToolChoice: req.ToolChoice, Tools: req.Tools,

@@ -91,6 +91,9 @@ func (f *Forwarder) Close() error {
 // Behind returns the number of entries that were not sent.
 func (f *Forwarder) Behind() int64 { return max(0, f.Record.Size()-f.next.Load()) }
 
+// Next returns the number of the next entry: those before it have reached the target.
+func (f *Forwarder) Next() int64 { return f.next.Load() }
+
 // Full reports whether more entries wait than the Limit.
 func (f *Forwarder) Full() bool { return f.Limit > 0 && f.Behind() > f.Limit }
 

@@ -101,7 +101,7 @@ Environment:
 			newCp(), newPort(), newSSHKey(), newSSHProxy(), newDesktop(), newLogs(), newTop(),
 			newPause(), newResume(), newFork(), newSnapshot(), newVolume(), newUp(), newDown(), newRm()}},
 		{"operate", "Operate a server:", []*cobra.Command{newServe(), newConfig(), newStop(), newDoctor(), newImage(),
-			newKey(), newUser(), newEndUser(), newProject(), newUsage(), newWebhook(),
+			newKey(), newUser(), newEndUser(), newRetention(), newHold(), newProject(), newUsage(), newWebhook(),
 			newAudit(), newBackup(), newRestore(), newStore(), newBlobs(), newDB(), newUpgrade(), newVersion(),
 			newMan()}},
 	} {

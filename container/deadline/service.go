@@ -143,7 +143,11 @@ func (d *Service) timeOut(ctx context.Context, p berth.ProjectID, id berth.Conta
 		_, err = d.Update(ctx, p, id, func(rec *Record) error { rec.Deadline = now.Unix() + 5; return nil })
 		return err
 	}
-	return d.End(ctx, p, id)
+	err = d.End(ctx, p, id)
+	if berth.ErrorCode(err) == berth.CodeConflict { // a hold: its files remain
+		err = d.Pause(ctx, p, id, FilesOnly)
+	}
+	return err
 }
 
 // End deletes a sandbox with its container, which another server may have.

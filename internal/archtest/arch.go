@@ -77,6 +77,7 @@ var Imports = map[string][]string{
 	"journal":            {"", "internal/ration", "store"},
 	"diskspace":          {"", "store"},
 	"people":             {"", "audit", "store"},
+	"retention":          {"", "audit", "internal/clock", "internal/rule", "store"},
 	"enduser":            {"", "audit", "internal/clock", "internal/rule", "store"},
 	"people/oidc":        {"internal/backoff", "people"},
 	"project":            {"", "audit", "internal/backoff", "store"},
@@ -146,19 +147,18 @@ var Imports = map[string][]string{
 	"engine/transcript": {"", "internal/seal", "model", "store", "tool"},
 	"completions":       {"", "internal/rule", "store"},
 	"idempotency":       {"", "store"},
-	"prompts":           {"", "internal/rule", "store"},
-	"responses":         {"", "internal/rule", "store"},
-	"usage":             {"", "store"},
-	"traces":            {"", "internal/rule", "store"},
-	"conversations":     {"", "engine", "internal/rule", "store"},
-	"threads":           {"", "engine", "files", "internal/rule", "journal", "model", "store", "vectorstore"},
+	"prompts":           {"", "internal/rule", "store"}, "responses": {"", "internal/rule", "store"},
+	"usage":         {"", "store"},
+	"traces":        {"", "internal/rule", "store"},
+	"conversations": {"", "engine", "internal/rule", "store"},
+	"threads":       {"", "engine", "files", "internal/rule", "journal", "model", "store", "vectorstore"},
 	"api": {"", "api/assistants", "api/chat", "api/e2b", "api/envd", "api/exchange", "api/mcp", "api/messages",
 		"api/openterminal", "api/preview", "api/request", "api/scim", "api/signin", "api/socket", "audit", "batch",
 		"bundle", "completions", "container", "container/command", "container/process", "container/session",
 		"container/snapshot", "container/volume", "conversations", "diskspace", "docs", "enduser", "engine", "files",
 		"files/uploads", "guest", "internal/conns", "internal/jsonscan", "internal/nofile", "internal/rule", "journal",
-		"model", "model/embedding", "project", "prompts", "responses", "schedules", "site", "skills", "ssh",
-		"sshkeys", "threads", "traces", "usage", "vectorstore", "webhook"},
+		"model", "model/embedding", "project", "prompts", "responses", "retention", "schedules", "site", "skills",
+		"ssh", "sshkeys", "threads", "traces", "usage", "vectorstore", "webhook"},
 	"ssh":          {"", "audit", "guest", "internal/clock", "internal/nofile", "sshkeys"},
 	"site":         {"", "console/assets", "site/manual"},
 	"site/manual":  {},
@@ -236,8 +236,8 @@ var Imports = map[string][]string{
 	"server/templates": {"", "container", "container/build", "diskspace", "egress", "egress/proxy", "image",
 		"image/registry", "internal/rule", "sandbox", "server/config", "server/state", "internal/statefile"},
 	"server/state": {"", "audit", "blob", "blob/remote", "blob/transfer", "container/snapshot", "container/volume",
-		"files/uploads", "image", "internal/keyring", "internal/seal", "internal/statefile", "people", "project",
-		"server/config",
+		"files/uploads", "image", "internal/clock", "internal/keyring", "internal/seal", "internal/statefile", "people",
+		"project", "retention", "server/config",
 		"skills", "store", "store/postgres", "store/sealed", "store/sqlite", "store/transfer"},
 	"server/embedded":      {},
 	"server/embedded/pack": {},
@@ -326,7 +326,7 @@ func checkDoors(imports map[string][]string) (broken []string) {
 // Clocked lists the packages that have a clock (internal/clock). They read the time and wait by it alone, because with
 // two clocks their tests would depend on the speed of the machine.
 var Clocked = []string{"audit", "container", "container/build", "container/deadline", "container/process",
-	"container/session", "container/snapshot", "container/volume", "enduser", "schedules"}
+	"container/session", "container/snapshot", "container/volume", "enduser", "retention", "schedules"}
 
 // timed lists what a package with a clock must not use: these read the time of the system, or wait by it.
 var timed = map[string][]string{

@@ -27,7 +27,7 @@ func (c *Config) check(more func(*Config) error) error {
 	return errors.Join(c.checkTogether(), c.checkPools(machineMemory()), c.Server.check(), c.Server.TLS.check(),
 		c.checkAddresses(), c.checkState(), further, c.checkCluster(), err,
 		c.checkLimits(), c.checkKubernetes(), c.checkCORS(), c.checkTraces(), c.checkAudit(), c.checkPreview(),
-		c.checkSignIn(), c.EndUsers.check(),
+		c.checkSignIn(), c.EndUsers.check(), c.Retention.check(),
 		c.SSH.check(), c.Proxy.checkAll(), c.WebSearch.Check(), c.Pulls.Mirror.check(), c.checkModels())
 }
 

@@ -86,6 +86,10 @@ type Config struct {
 	// sets none. berth project limit changes limits without a restart.
 	Limits map[string]Limits `yaml:"limits"`
 
+	// Retention is how long the objects of projects are retained, by project id. "default" applies where a project
+	// has no value.
+	Retention Retentions `yaml:"retention"`
+
 	// Upstreams are model servers, by name. An upstream is used only if an entry of Models
 	// names it.
 	Upstreams map[string]*Upstream `yaml:"upstreams"`

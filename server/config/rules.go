@@ -18,6 +18,7 @@ var (
 	oneOrMore  = atLeast(1, "1 or more")
 	aTime      = atLeast(0.001, "1ms or more")
 	aTimeOr0   = atLeast(0, "0s or more")
+	aRetention = atLeast(second, "1s or more")
 )
 
 // keyRules are the values that keys may have. Each key with a number or a duration has a rule.
@@ -66,6 +67,17 @@ var keyRules = map[string]keyRule{
 	"containers.starts":              zeroOrMore,
 	"containers.on_expiry":           oneOf(string(berth.OnExpiryDelete), string(berth.OnExpirySnapshot)),
 	"containers.snapshot_life":       atLeast(minute, "1m or more"),
+
+	"retention.*.container_logs":   aRetention,
+	"retention.*.containers":       aRetention,
+	"retention.*.snapshots":        aRetention,
+	"retention.*.responses":        aRetention,
+	"retention.*.conversations":    aRetention,
+	"retention.*.chat_completions": aRetention,
+	"retention.*.threads":          aRetention,
+	"retention.*.files":            aRetention,
+	"retention.*.traces":           aRetention,
+	"retention.*.audit":            aRetention,
 
 	"batches.concurrency":  zeroOrMore,
 	"e2b.builds":           zeroOrMore,

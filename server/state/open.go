@@ -11,8 +11,10 @@ import (
 
 	"github.com/berth-run/berth/audit"
 	"github.com/berth-run/berth/container/snapshot"
+	"github.com/berth-run/berth/internal/clock"
 	"github.com/berth-run/berth/people"
 	"github.com/berth-run/berth/project"
+	"github.com/berth-run/berth/retention"
 	"github.com/berth-run/berth/store"
 	"github.com/berth-run/berth/store/postgres"
 	"github.com/berth-run/berth/store/sqlite"
@@ -49,7 +51,7 @@ func Open(ctx context.Context, dir string) (*Dir, error) {
 	}
 	persons := people.New(people.Options{Objects: db, Audit: auditor(dir)})
 	return &Dir{Store: db, Projects: project.New(project.Options{Objects: db, Keys: db, Audit: auditor(dir),
-		Owners: persons.Owner}),
+		Owners: persons.Owner, Held: (&retention.Holds{Objects: db, Audit: auditor(dir), Clock: clock.System}).Any}),
 		People:    persons,
 		Snapshots: snapshot.New(snapshot.Options{Objects: db, Contents: snapshots, Seal: keys.Keychain()}),
 		dir:       dir, close: db.Close}, nil
