@@ -27,6 +27,10 @@ func expire(ctx context.Context, objects store.Objects, data *blobs, log *slog.L
 			log.Error("failed to delete expired objects; will retry", "kind", kind, "err", err)
 		}
 	}
+	// Package retention has ended the traces of all projects that have a key or a record by then.
+	if err := sweep(ctx, objects, store.KindTrace, time.Now().Add(-24*time.Hour)); err != nil && ctx.Err() == nil {
+		log.Error("failed to delete expired traces; will retry", "err", err)
+	}
 	if err := data.files.Expire(ctx, time.Now()); err != nil && ctx.Err() == nil {
 		log.Error("failed to delete expired files; will retry", "err", err)
 	}
