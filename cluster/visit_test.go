@@ -73,20 +73,21 @@ func TestVisit(t *testing.T) {
 	}
 	cancel() // only bounds the start
 	inner := <-here
+	ours, theirs := conn, inner // for goroutines
 	big := strings.Repeat("0123456789", 1<<16)
 	if err := conn.SetReadDeadline(time.Now().Add(time.Hour)); err != nil {
 		t.Fatal(err)
 	}
 	go func() {
-		_, _ = io.WriteString(conn, big)
-		_ = conn.(interface{ CloseWrite() error }).CloseWrite()
+		_, _ = io.WriteString(ours, big)
+		_ = ours.(interface{ CloseWrite() error }).CloseWrite()
 	}()
 	if got, err := io.ReadAll(inner); err != nil || string(got) != big {
 		t.Errorf("got %d bytes, %v", len(got), err)
 	}
 	go func() {
-		_, _ = io.WriteString(inner, big)
-		inner.Close()
+		_, _ = io.WriteString(theirs, big)
+		theirs.Close()
 	}()
 	if got, err := io.ReadAll(conn); err != nil || string(got) != big {
 		t.Errorf("back: got %d bytes, %v", len(got), err)
