@@ -264,7 +264,8 @@ func TestReleaseRepositories(t *testing.T) {
 	p.dnf(filepath.Join(dir, "dnf"))
 }
 
-// dnf installs the package from the repository as docs/install.md says, and refuses a list that was changed. What the package needs of a distribution is a package without files.
+// dnf installs the package from the repository as docs/install.md says, and refuses a list that was changed. What the
+// package needs of a distribution is a package without files.
 func (p *published) dnf(dir string) {
 	p.t.Helper()
 	install := func() (string, error) {
