@@ -19,7 +19,7 @@ type networkPage struct {
 	Denied  bool       // nothing may be reached
 	Open    bool       // every host may be reached
 	Group   *berth.GroupNetwork
-	Missing bool       // the record was cut
+	Missing bool // the record was cut
 
 	Who map[string]string // names of keys, by their ids
 }
