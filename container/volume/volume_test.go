@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
@@ -74,8 +75,11 @@ func (s *harness) restart() {
 }
 
 // unmount does what a restart of the machine does, except that the kernel forgets its keys only
-// then.
+// then. A process that another test starts has a copy of all descriptors until it executes its program, and a volume
+// with an open file is busy.
 func (s *harness) unmount() {
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
 	dirs, _ := filepath.Glob(filepath.Join(s.opts.Dir, "*", "vol_*"))
 	for _, dir := range dirs {
 		if err := unix.Unmount(dir, 0); err != nil && !errors.Is(err, unix.EINVAL) {
