@@ -26,6 +26,7 @@ import (
 	"github.com/berth-run/berth/api/scim"
 	"github.com/berth-run/berth/api/signin"
 	"github.com/berth-run/berth/api/socket"
+	"github.com/berth-run/berth/api/swerex"
 	"github.com/berth-run/berth/batch"
 	"github.com/berth-run/berth/bundle"
 	"github.com/berth-run/berth/completions"
@@ -309,6 +310,7 @@ type Options struct {
 	Sandboxes    *e2b.Door // nil serves no sandboxes of E2B
 	MCP          MCPOptions
 	OpenTerminal OpenTerminalOptions
+	Shells       *Shells // for SWE-ReX's clients; nil does not serve them
 	SSH          SSHOptions
 	SignIn       *signin.Door // nil if people do not sign in
 	SCIM         *scim.Door   // as SignIn
@@ -392,6 +394,7 @@ type handlers struct {
 	ports      *preview.Door
 	mcp        *mcp.Door          // nil: not served
 	terminals  *openterminal.Door // nil: not served
+	swerex     *swerex.Door       // nil: not served
 }
 
 // New returns the handler of the API. It is safe for concurrent use and needs no Close.
@@ -437,6 +440,9 @@ func (h *handlers) table(opts Options, ex *exchange.Server, itself http.Handler)
 	}
 	if h.terminals != nil {
 		all = append(all, h.terminals.Routes()...)
+	}
+	if h.swerex != nil {
+		all = append(all, h.swerex.Routes()...)
 	}
 	if opts.Console != nil {
 		all = append(all, exchange.Public("/console/", opts.Console(itself, accessOf(ex)).ServeHTTP, exchange.NoCORS))
@@ -491,6 +497,7 @@ func newHandlers(o Options, ex *exchange.Server) *handlers {
 		ports:      ports,
 		mcp:        newMCP(o, ports),
 		terminals:  newOpenTerminal(o, ex),
+		swerex:     newSWEReX(o),
 	}
 }
 

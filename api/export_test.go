@@ -7,6 +7,7 @@ import (
 	"github.com/berth-run/berth/api/messages"
 	"github.com/berth-run/berth/api/openterminal"
 	"github.com/berth-run/berth/api/scim"
+	"github.com/berth-run/berth/api/swerex"
 )
 
 // Routes returns the patterns of the table of contents.
@@ -20,7 +21,8 @@ func Routes() []string {
 
 // Table returns all entries of the table, except the console.
 func Table() []exchange.Route {
-	h := &handlers{messages: new(messages.Door), terminals: new(openterminal.Door)}
+	h := &handlers{messages: new(messages.Door), terminals: new(openterminal.Door),
+		swerex: new(swerex.Door)}
 	return h.table(Options{Sandboxes: new(e2b.Door), SCIM: new(scim.Door)}, nil, nil)
 }
 

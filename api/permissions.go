@@ -298,6 +298,17 @@ var permissions = map[string]berth.Permission{
 	"GET /mcp":    toAttach,
 	"DELETE /mcp": toAttach,
 
+	// SWE-ReX.
+	"GET /swerex/{container}/is_alive":        toAttach,
+	"POST /swerex/{container}/create_session": toAttach,
+	"POST /swerex/{container}/run_in_session": toAttach,
+	"POST /swerex/{container}/close_session":  toAttach,
+	"POST /swerex/{container}/execute":        toAttach,
+	"POST /swerex/{container}/read_file":      toAttach,
+	"POST /swerex/{container}/write_file":     toAttach,
+	"POST /swerex/{container}/upload":         toAttach,
+	"POST /swerex/{container}/close":          toAttach,
+
 	// Open Terminal.
 	"GET /open-terminal/system":                      toAttach,
 	"GET /open-terminal/execute":                     toAttach,

@@ -36,6 +36,7 @@ func TestPermissions(t *testing.T) {
 	h := newHouse(t, func(o *api.Options) {
 		withSandboxes(t, &stop)(o)
 		withOpenTerminal(o)
+		withShells(o)
 		withSCIM(t)(o)
 	})
 	routes := map[string]bool{}

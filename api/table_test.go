@@ -30,6 +30,7 @@ func TestEveryPathPassesRoute(t *testing.T) {
 		o.Preview.Domain = "sandboxes.example"
 		withSandboxes(t, &stop)(o)
 		withOpenTerminal(o)
+		withShells(o)
 		withSCIM(t)(o)
 		o.Console = func(http.Handler, api.Access) http.Handler { return http.NotFoundHandler() }
 	})

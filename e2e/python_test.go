@@ -41,6 +41,8 @@ var pythonClients = []pythonClient{
 	{name: "smolagents", env: "e2bagents", program: "use_smolagents.py"},
 	{name: "e2b-haystack", env: "e2bagents", program: "use_haystack.py"},
 	{name: "inspect-ai", env: "inspect", program: "use_inspect.py", limit: 15 * time.Minute},
+	{name: "swe-rex", env: "swerex", program: "use_swerex.py"},
+	{name: "mini-swe-agent", env: "swerex", program: "use_mini_swe_agent.py"},
 	{name: "mcp", env: "mcp", program: "use_mcp.py"},
 	{name: "open-terminal", env: "openterminal", program: "use_open_terminal.py"},
 	{name: "langchain-mcp-adapters", env: "mcpclients", program: "use_langchain_mcp.py"},

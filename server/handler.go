@@ -167,6 +167,7 @@ func (s *Server) newHandler(ctx context.Context, b *base, data *blobs, c *contai
 		MCP: api.MCPOptions{Sessions: sessions, Commands: command.New(command.Options{Containers: c.service.Access()}),
 			Remove: remove},
 		OpenTerminal: openTerminal(b.Config.Terminal, c.service, b.Log),
+		Shells:       shells(c.service.Access()),
 		Console:      pages,
 		Exchange: exchange.Options{Placement: b.cluster, Keys: b.callers, Repeats: idempotency.New(b.db),
 			Closed: !s.open, Used: s.noteUses(b), Read: recordReads(b.audit),
