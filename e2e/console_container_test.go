@@ -146,8 +146,8 @@ func TestConsoleChange(t *testing.T) {
 	b.open(s.url + "/console/snapshots")
 	checkHarmless(b, "snapshots", "main script, main img, main iframe, main style")
 	b.shows("td", "onerror")
-	b.click(`td[data-label=Delete] summary`)
-	b.click(`td[data-label=Delete] button`)
+	b.click(`td details summary`)
+	b.click(`td details button`)
 	b.shows("main", "No snapshot yet")
 
 	b.open(s.url + "/console/containers/" + restored)
