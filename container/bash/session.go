@@ -36,6 +36,7 @@ type session struct {
 
 	mu      sync.Mutex
 	out     []byte
+	dropped int           // bytes that were in out before it
 	changed chan struct{} // closed when out changes
 }
 
@@ -99,13 +100,19 @@ func (o *session) follow() {
 		o.mu.Lock()
 		o.out = append(o.out, ev.Stdout...)
 		if over := len(o.out) - 2*o.limit; over > 0 {
-			o.out = slices.Delete(o.out, 0, over+o.limit)
+			o.drop(over + o.limit)
 		}
 		close(o.changed)
 		o.changed = make(chan struct{})
 		o.mu.Unlock()
 	}
 	close(o.done)
+}
+
+// drop removes the first bytes of the output. The caller holds mu.
+func (o *session) drop(n int) {
+	o.out = slices.Delete(o.out, 0, n)
+	o.dropped += n
 }
 
 func (o *session) ended() bool {
@@ -138,21 +145,27 @@ func (o *session) send(ctx context.Context, text string) error {
 // expect waits for the first of some texts in the output. It returns the output before it, which it removes, and which
 // text it was.
 func (o *session) expect(ctx context.Context, words []string) (before string, which string, err error) {
+	longest := 0
+	for _, word := range words {
+		longest = max(longest, len(word))
+	}
+	searched := 0 // the end of what was searched, among all output of the session: output is searched once
 	for {
 		ended := o.ended() // before the last output is read
 		o.mu.Lock()
-		at := -1
+		at, from := -1, max(0, searched-o.dropped-longest+1)
 		for _, word := range words {
-			if i := bytes.Index(o.out, []byte(word)); i >= 0 && (at < 0 || i < at) {
-				at, which = i, word
+			if i := bytes.Index(o.out[from:], []byte(word)); i >= 0 && (at < 0 || from+i < at) {
+				at, which = from+i, word
 			}
 		}
 		if at >= 0 {
 			before = plain(string(o.out[:at]))
-			o.out = slices.Delete(o.out, 0, at+len(which))
+			o.drop(at + len(which))
 			o.mu.Unlock()
 			return before, which, nil
 		}
+		searched = o.dropped + len(o.out)
 		changed := o.changed
 		o.mu.Unlock()
 		if ended {
@@ -175,7 +188,7 @@ var (
 	stale   = regexp.MustCompile(`\n?berth-[0-9a-f]{32}:\d+:\n`) // the end of a command that a client did not wait for
 )
 
-// plain removes what is for terminals, and what is this package's.
+// plain removes the codes for terminals and the marks of this package.
 func plain(text string) string {
 	text = strings.ReplaceAll(control.ReplaceAllString(text, ""), "\r\n", "\n")
 	text = strings.ReplaceAll(stale.ReplaceAllString(text, ""), Prompt, "")
