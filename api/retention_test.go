@@ -11,7 +11,7 @@ import (
 	"github.com/berth-run/berth"
 )
 
-// What is held is refused to be deleted, by a message that names the hold, and stays as it was.
+// A held object stays as it was, and the error of its deletion names the hold.
 func TestHeld(t *testing.T) {
 	t.Parallel()
 	h, as := newChats(t, nil)

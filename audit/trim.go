@@ -38,7 +38,7 @@ func (l *Log) Trim(ctx context.Context, before time.Time, upTo int64, reason str
 			return 0, fmt.Errorf("record the trimming: %w", err)
 		}
 	}
-	release, err := l.acquireSearch(ctx) // nobody reads what is removed
+	release, err := l.acquireSearch(ctx) // no search reads the removed segments
 	if err != nil {
 		return 0, err
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/berth-run/berth"
 )
 
-// TestHealth: what is wrong comes first with its first step, keys have no values, and all names are text.
+// TestHealth: faults come first with their first step, keys have no values, and all names are text.
 func TestHealth(t *testing.T) {
 	const hostile = `x<img src=x onerror=alert(1)>`
 	usd := func(v berth.Amount) *berth.Cost { return &berth.Cost{Value: v, Currency: "usd"} }

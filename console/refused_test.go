@@ -8,7 +8,7 @@ import (
 	"github.com/berth-run/berth"
 )
 
-// TestRefused: what the network refused is told with its host, reason, command and container, as text; repetitions are
+// TestRefused: each refused connection has its host, reason, command and container, as text; repetitions are
 // one row, and a container that was deleted has no link.
 func TestRefused(t *testing.T) {
 	at := time.Now().Add(-time.Minute)

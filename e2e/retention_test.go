@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// What is older than its project allows ends, once, also if the server is killed during it. What is held stays.
+// Old objects end once, also if the server is killed during it, and held ones stay.
 func TestRetentionKilled(t *testing.T) {
 	s := newServerWith(t, endUsers)
 	call := func(method, path string, body any, into any) int {

@@ -25,7 +25,7 @@ var guarded = map[store.Kind]bool{
 	store.KindEndUser: true, store.KindEndUserLink: true,
 }
 
-// A Guard is a store that refuses to delete what is held.
+// A Guard is a store that refuses to delete held objects.
 type Guard struct {
 	store.Store
 	holds *Holds
@@ -81,7 +81,7 @@ func (g *Guard) DeleteFile(ctx context.Context, p berth.ProjectID, id berth.File
 	return g.Store.DeleteFile(ctx, p, id)
 }
 
-// ExpiredObjects implements store.Objects: it omits what is held, which its expiry does not end.
+// ExpiredObjects implements store.Objects: it omits held objects, which their expiry does not end.
 func (g *Guard) ExpiredObjects(ctx context.Context, kind store.Kind, now time.Time, limit int) ([]store.ObjectRef,
 	error) {
 	if !guarded[kind] {

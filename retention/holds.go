@@ -35,7 +35,7 @@ func holdKey(id berth.HoldID) store.ObjectKey {
 	return store.ObjectKey{Kind: store.KindHold, ID: string(id)}
 }
 
-// wireHeld is the code of errors for clients who delete what is held.
+// wireHeld is the code of the error when a client deletes a held object.
 const wireHeld = "legal_hold"
 
 // IsHeld reports whether an error means that a hold stops a deletion.
@@ -49,7 +49,7 @@ func held(what string, h *berth.Hold) error {
 		"%s cannot be deleted: the legal hold '%s' stops it until somebody releases the hold.", what, h.ID)}
 }
 
-// Create makes a hold in a project, for a caller who may be of the organization. h has what is held and the reason.
+// Create makes a hold in a project, for a caller who may be of the organization. h has the objects and the reason.
 func (s *Holds) Create(ctx context.Context, p berth.ProjectID, c berth.Caller, h berth.Hold) (*berth.Hold, error) {
 	all, err := s.list(ctx, p)
 	if err != nil {

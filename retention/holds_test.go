@@ -12,7 +12,7 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// What is held stays, with its parts and what was made from it; nothing else does, also of other projects.
+// Held objects stay, with their parts and what was made from them. Others do not, also of other projects.
 func TestHeld(t *testing.T) {
 	t.Parallel()
 	r := newRoom(t)
@@ -91,7 +91,7 @@ func TestHeld(t *testing.T) {
 	}
 	check(t, r.guard.DeleteObject(ctx, "proj_a", freeTrace))
 
-	// Nobody gets rid of a hold but by its release.
+	// Only its release ends a hold.
 	if err := r.guard.DeleteObject(ctx, "proj_a", store.ObjectKey{Kind: store.KindHold, ID: string(own)}); err == nil {
 		t.Error("a hold was deleted as an object")
 	}

@@ -1,7 +1,7 @@
 // Package retention ends the objects of projects when they reach the age that a policy allows, and holds objects that
 // must not be deleted.
 //
-// A Service knows the policies. Its Sweep deletes what is too old, in batches. Each batch has a record in the store,
+// A Service knows the policies. Its Sweep deletes old objects, in batches. Each batch has a record in the store,
 // which is written before the first deletion, and an entry in the audit record, so that a crash neither loses nor
 // doubles any (Sweep). Holds are checked by a Guard around the store and by the services that delete more than rows.
 package retention
@@ -117,7 +117,7 @@ func (s *Service) Get(ctx context.Context, p berth.ProjectID) (*berth.Retention,
 	return r, nil
 }
 
-// Set replaces what the project of a caller sets for itself. It refuses what is longer than the configuration allows.
+// Set replaces what the project of a caller sets for itself. It refuses longer times than the configuration allows.
 func (s *Service) Set(ctx context.Context, c berth.Caller, own berth.RetentionSettings) (*berth.Retention, error) {
 	configured := s.configured(c.Project)
 	for _, kind := range slices.Sorted(maps.Keys(own.ExpireAfter)) {

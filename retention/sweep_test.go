@@ -125,7 +125,7 @@ func (r *room) ended(p berth.ProjectID) (ids []string) {
 
 const days = 24 * time.Hour
 
-// What is older than its project allows ends, and nothing else.
+// Objects older than their project allows end, and no others.
 func TestSweep(t *testing.T) {
 	t.Parallel()
 	r := newRoom(t)

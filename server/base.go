@@ -38,7 +38,7 @@ type base struct {
 
 	cluster cluster.Node
 	disk    state.Database // the database of the state directory
-	db      store.Store    // disk, and responses that are not to be stored; without the deletion of what is held
+	db      store.Store    // disk, and responses that are not to be stored; without the deletion of held objects
 
 	unguarded store.Store // db with that
 	holds     *retention.Holds

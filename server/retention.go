@@ -48,7 +48,7 @@ func setSources(b *base, data *blobs, r *engineParts, of remover, planned *threa
 		Threads: planned.DeleteThread, Traces: traces.New(b.db).Delete})
 }
 
-// startRetention ends what is too old: objects on one server of the cluster, and the audit record on each.
+// startRetention ends what has reached its age: objects on one server of the cluster, and the audit record on each.
 func (s *Server) startRetention(b *base) {
 	s.later(b.startOneWorker("retention", 0, sweepInterval, func(ctx context.Context) {
 		if err := b.retention.Sweep(ctx); err != nil && ctx.Err() == nil {

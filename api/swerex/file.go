@@ -29,7 +29,7 @@ func (a *argv) UnmarshalJSON(raw []byte) error {
 
 func (a argv) String() string { return strings.Join(a, " ") }
 
-// text returns output as text: what is not UTF-8 becomes escapes, as in SWE-ReX.
+// text returns output as text: bytes outside UTF-8 become escapes, as in SWE-ReX.
 func text(s string) string { t, _ := decoded(s, "utf-8", "backslashreplace"); return t }
 
 // decoded returns the text of bytes in an encoding, with an error handler of Python. ok is false if bytes do not fit.

@@ -80,7 +80,7 @@ func newHoldLs() *cobra.Command {
 
 func newHoldRm() *cobra.Command {
 	cmd := &cobra.Command{Use: "rm HOLD", Short: "Release a hold",
-		Long: `Release a hold. What is older than the retention of the project allows is deleted within a minute then.`,
+		Long: `Release a hold. The server then deletes older objects than the retention allows within a minute.`,
 		Args: cobra.ExactArgs(1)}
 	connect, project, yes := clientFlags(cmd), projectFlag(cmd), yesFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

@@ -115,7 +115,7 @@ func (p *progress) show(ev *berth.Event) {
 	}
 }
 
-// unfold ends the output of a command, and says what is not shown of it.
+// unfold ends the output of a command, and says how many lines are not shown.
 func (p *progress) unfold() {
 	if more := p.lines - p.fold; p.fold > 0 && more > 0 {
 		p.line("    … %d more lines; --full shows them", more)

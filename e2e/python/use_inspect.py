@@ -14,7 +14,7 @@ PACKAGE = pathlib.Path(__file__).parents[2] / "integrations" / "inspect-berth"
 SERVER = base_url.removesuffix("/v1")
 os.environ |= {"BERTH_URL": SERVER, "INSPECT_LOG_DIR": tempfile.mkdtemp(), "INSPECT_DISPLAY": "none"}
 
-# The package as it is published: what is built of it, with its metadata, by which Inspect finds it.
+# The package as it is published: the wheel with its metadata, by which Inspect finds it.
 site = tempfile.mkdtemp()
 subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--no-build-isolation",
                 "--disable-pip-version-check", "--target", site, PACKAGE], check=True)

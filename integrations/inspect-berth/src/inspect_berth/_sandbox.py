@@ -40,7 +40,7 @@ _MOST_INPUT = 256 << 10  # more is uploaded first
 _FILES = 600  # seconds that a script of this module may run
 _PINNED = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}  # for these scripts
 
-# Runs a command whose input is a file, which nobody else needs.
+# Runs a command whose input is a file, which no other command needs.
 _WITH_INPUT = 'exec 3<"$1" && /bin/rm -f -- "$1" && shift && exec "$@" <&3 3<&-'
 
 _IS_DIRECTORY = 72
