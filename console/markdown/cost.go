@@ -43,10 +43,7 @@ func costOf(text string) (c cost) {
 		if delimits(line) {
 			columns = max(columns, strings.Count(line, "|")+1)
 		}
-		start := strings.TrimLeft(line, "> \t-*+")
-		markers := line[:len(line)-len(start)]
-		depth := strings.Count(markers, ">") + strings.Count(markers, "- ") + strings.Count(markers, "* ") +
-			strings.Count(markers, "+ ")
+		start, depth := afterMarkers(line)
 		c.depth = max(c.depth, depth)
 		for i := range len(start) {
 			if strings.IndexByte("*_~[]`<", start[i]) >= 0 {
@@ -64,3 +61,33 @@ func costOf(text string) (c cost) {
 func delimits(line string) bool {
 	return strings.Contains(line, "-") && strings.Trim(line, "|:-> \t\v\f\r\n*+.)0123456789") == ""
 }
+
+// afterMarkers returns what follows the markers of quotes and lists at the start of a line, and their number.
+func afterMarkers(line string) (rest string, markers int) {
+	for rest = strings.TrimLeft(line, blanks); rest != ""; rest = strings.TrimLeft(rest, blanks) {
+		after := rest[1:]
+		switch c := rest[0]; {
+		case c == '>':
+		case c == '-' || c == '*' || c == '+':
+			if !blank(after) {
+				return rest, markers
+			}
+		case '0' <= c && c <= '9':
+			after = strings.TrimLeft(after, "0123456789")
+			if after == "" || after[0] != '.' && after[0] != ')' || !blank(after[1:]) {
+				return rest, markers
+			}
+			after = after[1:]
+		default:
+			return rest, markers
+		}
+		rest, markers = after, markers+1
+	}
+	return rest, markers
+}
+
+// blanks are what may follow the marker of a list.
+const blanks = " \t\v\f\r\n"
+
+// blank reports whether a text is empty or begins with white space.
+func blank(text string) bool { return text == "" || strings.IndexByte(blanks, text[0]) >= 0 }

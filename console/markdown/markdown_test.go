@@ -92,13 +92,18 @@ func TestExcessive(t *testing.T) {
 	for name, text := range map[string]string{"marks": strings.Repeat("*a_", 100_000), "links": strings.Repeat("[",
 		100_000), "quotes": strings.Repeat(">", 100_000),
 		"quotes with spaces": strings.Repeat("> ", 50_000) + "a", "lists": strings.Repeat("- ", 50_000) + "a",
-		"lines": strings.Repeat("*a_\n", 50_000),
+		"numbered lists":        strings.Repeat("1. ", 5_000) + "a",
+		"numbered lists at end": strings.Repeat("999999999)\t", 2_000),
+		"lists with tabs":       strings.Repeat("+\t", 10_000) + "a",
+		"lists of all kinds":    strings.Repeat("* 1. > ", 2_000) + "a",
+		"lines":                 strings.Repeat("*a_\n", 50_000),
 		"marks after a line of other white space": strings.Repeat("*a_ \n\u00a0\n", 10_000)} {
 		if got := render(t, text); !strings.HasPrefix(got, "<pre>") {
 			t.Errorf("%s: got %.80q", name, got)
 		}
 	}
 	for name, text := range map[string]string{"a list": strings.Repeat("* an *item*\n", 500),
+		"numbers": strings.Repeat("1. 2. 3.\n", 500), "a version": "1.2.3.4.5.6.7.8.9.1.2.3.4.5.6.7.8.9",
 		"a table":    "| a | b |\n|---|---|\n" + strings.Repeat("| 1 | 2 |\n", 1000),
 		"paragraphs": strings.Repeat("Some **bold** text with `code` and [a link](https://example.com/).\n\n", 2000),
 		"a large table": strings.Repeat("|a", 19) + "\n" + strings.Repeat("|-", 19) + "\n" + strings.Repeat("|1|2\n",
