@@ -26,6 +26,9 @@ const (
 	maxObject = 16 << 20
 	// pageSize is the number of objects in a page of a list.
 	pageSize = 500
+	// maxListed bounds the objects of a list, and maxPages its pages, which may be empty.
+	maxListed = 200_000
+	maxPages  = 2 * maxListed / pageSize
 )
 
 // Media types of requests and answers.
@@ -90,7 +93,7 @@ func (e *apiError) Error() string {
 	if e.Message == "" {
 		return fmt.Sprintf("%s %s: HTTP status %d", e.verb, e.path, e.Code)
 	}
-	return fmt.Sprintf("%s %s: %s", e.verb, e.path, e.Message)
+	return fmt.Sprintf("%s %s: %s", e.verb, e.path, inWords(e.Message, wordsLimit))
 }
 
 // isCode reports whether err is the API server's answer with an HTTP status.
@@ -227,7 +230,7 @@ func (c *client) list(ctx context.Context, path string, query url.Values) ([]met
 	var all []meta
 	query = maps.Clone(query)
 	query.Set("limit", strconv.Itoa(pageSize))
-	for {
+	for range maxPages {
 		var page partialList
 		err := func() error {
 			ctx, cancel := context.WithTimeout(ctx, callTimeout)
@@ -238,13 +241,28 @@ func (c *client) list(ctx context.Context, path string, query url.Values) ([]met
 			return nil, "", err
 		}
 		for _, p := range page.Items {
-			all = append(all, p.Metadata)
+			if isName(p.Metadata.Name) {
+				all = append(all, p.Metadata)
+			}
 		}
-		if page.Metadata.Continue == "" {
+		switch next := page.Metadata.Continue; {
+		case len(all) > maxListed:
+			return nil, "", fmt.Errorf("GET %s: the API server lists more than %d objects", path, maxListed)
+		case next == "":
 			return all, page.Metadata.ResourceVersion, nil
+		case next == query.Get("continue"):
+			return nil, "", fmt.Errorf("GET %s: the API server lists the same page again", path)
+		default:
+			query.Set("continue", next)
 		}
-		query.Set("continue", page.Metadata.Continue)
 	}
+	return nil, "", fmt.Errorf("GET %s: the API server lists more than %d pages", path, maxPages)
+}
+
+// isName reports whether a text can be the name of a Pod. Names become parts of paths.
+func isName(s string) bool {
+	return len(s) <= 253 && strings.Trim(s, ".") != "" &&
+		strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789-.") == ""
 }
 
 // errWatchEnded means that a watch ended without an error: the caller starts another one.
@@ -265,13 +283,17 @@ func (c *client) watchPods(ctx context.Context, query url.Values, version string
 		return err
 	}
 	defer body.Close()
-	dec := json.NewDecoder(body)
+	part := &io.LimitedReader{R: body}
+	dec := json.NewDecoder(part)
 	for {
+		part.N = maxObject
 		var e struct {
 			Type   string          `json:"type"`
 			Object json.RawMessage `json:"object"`
 		}
-		if err := dec.Decode(&e); errors.Is(err, io.EOF) {
+		if err := dec.Decode(&e); err != nil && part.N <= 0 {
+			return fmt.Errorf("read events: one has more than %d bytes", maxObject)
+		} else if errors.Is(err, io.EOF) {
 			return errWatchEnded
 		} else if err != nil {
 			return fmt.Errorf("read events: %w", err)

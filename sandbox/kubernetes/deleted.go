@@ -65,34 +65,37 @@ func (d *deletions) end(name string) (end, bool) {
 
 // watch records the ends of deleted Pods until ctx ends.
 func (d *Driver) watch(ctx context.Context) {
-	pause := minPause
-	for ctx.Err() == nil {
-		// Pods of other servers are watched as well: one that another server claims leaves a selection
-		// by server like one that is deleted.
-		all := d.names.selectorOfAll(kindSandbox)
-		_, version, err := d.client.listPods(ctx, all)
-		for err == nil {
-			pause = minPause
+	// Pods of other servers are watched as well: one that another server claims leaves a selection
+	// by server like one that is deleted.
+	all := d.names.selectorOfAll(kindSandbox)
+	var version string
+	err := errors.New("there is no list yet")
+	for pause := minPause; ctx.Err() == nil; pause = min(2*pause, maxPause) {
+		began := time.Now()
+		if err != nil {
+			_, version, err = d.client.listPods(ctx, all)
+		}
+		if err == nil {
 			err = d.client.watchPods(ctx, url.Values{"labelSelector": {all}, "allowWatchBookmarks": {"true"}}, version,
 				func(p *pod, gone bool) bool {
 					version = p.Metadata.ResourceVersion
-					if gone && d.names.has(&p.Metadata) && !replaced(p) {
+					if gone && isName(p.Metadata.Name) && d.names.has(&p.Metadata) && !replaced(p) {
 						d.deleted.add(p.Metadata.Name, p.Metadata.UID, endOfDeleted(p, time.Now()))
 					}
 					return false
 				})
-			if errors.Is(err, errWatchEnded) {
-				err = nil
-			}
 		}
-		if ctx.Err() != nil {
-			return
+		if errors.Is(err, errWatchEnded) {
+			err = nil
+		} else if ctx.Err() == nil {
+			d.log.Debug("kubernetes: failed to watch Pods", "err", err)
 		}
-		d.log.Debug("kubernetes: failed to watch Pods", "err", err)
+		if time.Since(began) > maxPause {
+			pause = minPause
+		}
 		select {
 		case <-ctx.Done():
 		case <-time.After(pause):
 		}
-		pause = min(2*pause, maxPause)
 	}
 }

@@ -35,6 +35,9 @@ import (
 // openTimeout bounds Open, which pushes an image and runs a Pod.
 const openTimeout = 5 * time.Minute
 
+// maxVersion bounds the recorded version of the API server, in bytes.
+const maxVersion = 64
+
 // Options select the cluster and configure it.
 type Options struct {
 	// StateDir holds the name under which the cluster stores the sandboxes. Open creates it if
@@ -145,7 +148,7 @@ func (d *Driver) open(ctx context.Context) (err error) {
 	if err := d.client.do(ctx, http.MethodGet, "/version", nil, "", nil, &version); err != nil {
 		return fmt.Errorf("the API server at %s: %w", id.server.Host, err)
 	}
-	d.version = version.GitVersion
+	d.version = inWords(version.GitVersion, maxVersion)
 	isolation, err := d.isolation(ctx)
 	if err != nil {
 		return err
