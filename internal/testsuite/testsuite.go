@@ -2,7 +2,10 @@
 // plain `go test`, everything runs.
 package testsuite
 
-import "os"
+import (
+	"os"
+	"testing"
+)
 
 // Env is the environment variable with the name of the suite.
 const Env = "BERTH_TEST_SUITE"
@@ -22,3 +25,11 @@ func HasAttacks() bool { return os.Getenv(Env) == Attacks }
 
 // IsSystem reports whether what Core leaves out runs.
 func IsSystem() bool { return os.Getenv(Env) == System }
+
+// SkipInCore skips a test in make test, and leaves it to make test-system.
+func SkipInCore(t testing.TB) {
+	t.Helper()
+	if IsCore() {
+		t.Skip("skipped: not in the core of the suite; run make test-system")
+	}
+}

@@ -277,9 +277,12 @@ func notFound(t *testing.T, what string, err error) {
 	}
 }
 
-// core are the tests that run for every driver, however slow its sandboxes are, and in `make test`.
+// core are the tests that run for every driver in `make test-system`, however slow its sandboxes are. `make test`
+// runs them, too, but only coreOfSlow for sandboxes that take seconds to start.
 var core = []string{"FromCreateToDestroy", "Exec", "Editor", "NoDescriptors", "PauseResume", "ServerKilled",
-	"MemoryHogIsRefused", "ReachHost", "TakePowers", "WriteTemplate"}
+	"MemoryHogIsRefused", "Mounts", "ReachHost", "TakePowers", "WriteTemplate"}
+
+var coreOfSlow = []string{"FromCreateToDestroy", "Exec", "ServerKilled", "ReachHost"}
 
 // networkAttacks are attacks that are no part of Attacks.
 var networkAttacks = []string{"Egress", "Addresses", "QUIC"}
@@ -289,11 +292,15 @@ var networkAttacks = []string{"Egress", "Addresses", "QUIC"}
 func (s *suite) run(t *testing.T, name string, f func(*testing.T)) {
 	t.Run(name, func(t *testing.T) {
 		attack := strings.Contains(t.Name(), "/Attacks/") || slices.Contains(networkAttacks, name)
-		if !slices.Contains(core, name) && !(attack && testsuite.HasAttacks()) {
-			if testsuite.IsCore() {
-				t.Skip("skipped: not in the core of the suite; run make test-system")
-			}
-			if s.features.Slowness > 1 {
+		slow := s.features.Slowness > 1
+		switch {
+		case attack && testsuite.HasAttacks():
+		case slow && testsuite.IsCore() && !slices.Contains(coreOfSlow, name):
+			testsuite.SkipInCore(t)
+		case slices.Contains(core, name):
+		default:
+			testsuite.SkipInCore(t)
+			if slow {
 				longtest.Skip(t)
 			}
 		}

@@ -13,7 +13,7 @@ func Run(t *testing.T, h Harness) {
 	s := &suite{Harness: h, features: h.Open(t, StateDir(t)).Features()}
 	t.Run("Lifecycle", lifecycle{s}.all)
 	t.Run("Limits", limits{s}.all)
-	t.Run("Mounts", s.mounts)
+	s.run(t, "Mounts", s.mounts)
 	if s.isolates() {
 		t.Run("Attacks", attacks{s}.all)
 		networks{s}.all(t)

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/berth-run/berth/internal/testsuite"
 	"github.com/berth-run/berth/sandbox"
 	"github.com/berth-run/berth/sandbox/drivertest"
 )
@@ -130,6 +131,9 @@ func TestStartFails(t *testing.T) {
 // TestMachineFails stops or kills a machine during its boot. The driver ends it, and starts another one with an unused
 // disk.
 func TestMachineFails(t *testing.T) {
+	if !testsuite.HasAttacks() {
+		testsuite.SkipInCore(t)
+	}
 	t.Run("hangs", func(t *testing.T) { failMachine(t, unix.SIGSTOP, 2*time.Second, "hangs and is started again") })
 	t.Run("crashes", func(t *testing.T) { failMachine(t, unix.SIGKILL, time.Hour, "crashed and is started again") })
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/berth-run/berth/internal/testsuite"
 	"github.com/berth-run/berth/sandbox"
 	"github.com/berth-run/berth/sandbox/drivertest"
 )
@@ -17,6 +18,9 @@ import (
 // TestPosture inspects a running sandbox from both sides: its privileges inside, and what QEMU
 // could do to the host if the machine took it over.
 func TestPosture(t *testing.T) {
+	if !testsuite.HasAttacks() {
+		testsuite.SkipInCore(t)
+	}
 	t.Setenv("BERTH_TEST_SECRET", "berth-canary-77ab")
 	d := openTest(t, drivertest.StateDir(t))
 	b := drivertest.Start(t, d, sandbox.Spec{ID: "posture", Template: drivertest.Template(t)})
