@@ -91,6 +91,7 @@ until (exec 3<>/dev/tcp/127.0.0.1/7000) 2>/dev/null; do sleep .01; done
 // A server in a container that sleeps answers new connections and open ones, commands run in the
 // directory of the last one, and files are read.
 func TestSleepOnGVisor(t *testing.T) {
+	t.Parallel() // with the others that mostly wait
 	k, _ := newGVisorServicesOn(t, drivertest.Rootfs(t), sleepsSoon)
 	c := inhabit(t, k, container.CreateRequest{})
 	c.sh(answering + "echo content >file; cd /tmp; export WORD=kept")
@@ -127,6 +128,7 @@ func TestSleepOnGVisor(t *testing.T) {
 // A process that computes keeps its container awake, and so does keep_awake. A timer that is due
 // while the container sleeps fires when it wakes.
 func TestSleepAndTimersOnGVisor(t *testing.T) {
+	t.Parallel()
 	k, _ := newGVisorServicesOn(t, drivertest.Rootfs(t), sleepsSoon)
 	busy := inhabit(t, k, container.CreateRequest{})
 	const begun = "\nuntil test -e /tmp/begun; do sleep .01; done"
@@ -160,6 +162,7 @@ func TestSleepKeepsEgressOnGVisor(t *testing.T) {
 		"by address": {"198.51.100.7:7", "198.51.100.7"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			rule, err := egress.ParseRule(c.domain)
 			if err != nil {
 				t.Fatal(err)
