@@ -3,7 +3,9 @@ package docker
 import (
 	"testing"
 
+	"github.com/berth-run/berth/internal/dockertest"
 	"github.com/berth-run/berth/sandbox"
+	"github.com/berth-run/berth/sandbox/drivertest"
 )
 
 // A template's digest names its image, wherever its directory is.
@@ -34,4 +36,8 @@ func TestTag(t *testing.T) {
 		images.current(sandbox.Template{Digest: "sha256:a", Path: first + "/none"}, a) {
 		t.Error("current: want true for the tag, and false without a directory")
 	}
+}
+
+func TestHostileTemplates(t *testing.T) {
+	drivertest.HostileTemplates(t, openTest(t, drivertest.StateDir(t), Options{Host: dockertest.Host(t)}))
 }

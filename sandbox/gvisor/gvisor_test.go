@@ -25,6 +25,10 @@ func TestClients(t *testing.T) {
 	drivertest.Clients(t, openTest(t, drivertest.StateDir(t)))
 }
 
+func TestHostileTemplates(t *testing.T) {
+	drivertest.HostileTemplates(t, openTest(t, drivertest.StateDir(t)))
+}
+
 // TestFastStart checks that berth-runsc's package faststart is initialized before the package
 // of gVisor whose initialization it speeds up.
 func TestFastStart(t *testing.T) {
