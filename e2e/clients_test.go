@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 )
 
 var update = flag.Bool("update", false, "write what the tests exercise into docs/clients.md")
@@ -136,19 +138,25 @@ func (c client) exercised(t *testing.T) string {
 	return strings.Join(parts, ", ")
 }
 
-// TestClientsTable compares the table in docs/clients.md with the tests.
+// TestClientsTable compares the table in docs/clients.md with the tests. With -update, a row keeps the day since when
+// its version is tested; a row of a client or version that is new gets today's.
 func TestClientsTable(t *testing.T) {
 	const path, begin, end = "../docs/clients.md", "<!-- written by go test ./e2e -run TestClientsTable -update -->\n",
 		"<!-- end -->\n"
-	table := "| client | version | exercised |\n|---|---|---|\n"
+	doc := read(t, path)
+	since := make(map[string]string) // by client and version, as the row begins
+	for _, m := range regexp.MustCompile(`(?m)^(\| .+? \| \S+ \|) (\d{4}-\d\d-\d\d) \|`).FindAllStringSubmatch(doc, -1) {
+		since[m[1]] = m[2]
+	}
+	table := "| client | version | since | exercised |\n|---|---|---|---|\n"
 	for _, c := range clients() {
 		name := fmt.Sprintf("`%s` (%s)", c.name, c.registry)
 		if c.everyday {
 			name = "**" + name + "**"
 		}
-		table += fmt.Sprintf("| %s | %s | %s |\n", name, c.version(t), c.exercised(t))
+		row := fmt.Sprintf("| %s | %s |", name, c.version(t))
+		table += fmt.Sprintf("%s %s | %s |\n", row, cmp.Or(since[row], time.Now().UTC().Format(time.DateOnly)), c.exercised(t))
 	}
-	doc := read(t, path)
 	before, rest, ok := strings.Cut(doc, begin)
 	_, after, ok2 := strings.Cut(rest, end)
 	if !ok || !ok2 {
