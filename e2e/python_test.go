@@ -37,6 +37,11 @@ var pythonClients = []pythonClient{
 	{name: "autogen-agentchat", env: "frameworks", program: "use_autogen.py"},
 	{name: "llama-index-llms-openai", env: "openai2", program: "use_llama_index.py"},
 	{name: "pydantic-ai-slim", env: "frameworks", program: "use_pydantic_ai.py"},
+	{name: "agent-framework-openai", env: "agents", program: "use_agent_framework.py"},
+	{name: "strands-agents", env: "agents", program: "use_strands.py"},
+	{name: "google-adk", env: "agents", program: "use_google_adk.py"},
+	{name: "dspy", env: "agents", program: "use_dspy.py"},
+	{name: "instructor", env: "agents", program: "use_instructor.py"},
 	{name: "harbor", env: "harbor", program: "use_harbor.py", limit: 15 * time.Minute},
 	{name: "smolagents", env: "e2bagents", program: "use_smolagents.py"},
 	{name: "e2b-haystack", env: "e2bagents", program: "use_haystack.py"},
@@ -86,7 +91,7 @@ func (c pythonClient) run(t *testing.T, url string, env ...string) string {
 		"XDG_DATA_HOME="+home, "PYTHONDONTWRITEBYTECODE=1",
 		// What these clients would send to their makers.
 		"CREWAI_DISABLE_TELEMETRY=true", "CREWAI_TRACING_ENABLED=false", "OTEL_SDK_DISABLED=true",
-		"LANGSMITH_TRACING=false", "ANONYMIZED_TELEMETRY=false")
+		"LANGSMITH_TRACING=false", "ANONYMIZED_TELEMETRY=false", "LITELLM_LOCAL_MODEL_COST_MAP=True")
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if err := cmd.Run(); err != nil {
