@@ -25,17 +25,18 @@ type responseSummary struct {
 	Usage              *berth.Usage                `json:"usage"`
 	Cost               *berth.Cost                 `json:"cost"` // null without a priced turn
 	Metadata           map[string]string           `json:"metadata"`
+	APIKeyID           berth.KeyID                 `json:"api_key_id"` // or the id of a person; "" without keys
 }
 
 // maxSearch is the number of bytes of the words that are searched.
 const maxSearch = 1000
 
-func summaryOf(r *berth.Response) *responseSummary {
+func summaryOf(r *responses.Summary) *responseSummary {
 	s := &responseSummary{ID: r.ID, Object: "response.summary", CreatedAt: r.CreatedAt, CompletedAt: r.CompletedAt,
 		Status: r.Status, Background: r.Background,
 		Model: r.Model, Conversation: r.Conversation, PreviousResponseID: r.PreviousResponseID, Error: r.Error,
 		IncompleteDetails: r.IncompleteDetails,
-		Usage:             r.Usage, Metadata: r.Metadata}
+		Usage:             r.Usage, Metadata: r.Metadata, APIKeyID: r.Key}
 	if s.Metadata == nil {
 		s.Metadata = map[string]string{}
 	}
@@ -56,11 +57,12 @@ func (h *handlers) listOrConnect(x *exchange.Exchange, r *http.Request, c berth.
 
 // list serves GET /v1/responses without an upgrade: summaries of the stored responses. A page may
 // have fewer objects than its limit, or none, although another follows: last_id is the last
-// response that was read. With search, limit responses are read for a page.
+// response that was read. With search or tool, limit responses are read for a page.
 func (h *storedResponses) list(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	q := exchange.NewQuery(r)
 	page := q.Page(20, 100)
 	query := responses.Query{Model: q.Text("model"), Page: page, Words: q.Text("search"),
+		Key: berth.KeyID(q.Text("api_key_id")), Tool: q.Text("tool"),
 		Status: berth.Status(q.OneOf("status", string(berth.StatusQueued), string(berth.StatusInProgress),
 			string(berth.StatusCompleted),
 			string(berth.StatusIncomplete), string(berth.StatusFailed), string(berth.StatusCancelled)))}

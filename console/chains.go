@@ -23,7 +23,8 @@ const (
 // A summary is a response in the API's list.
 type summary struct {
 	berth.Response
-	Cost *berth.Cost `json:"cost"` // nil without a price
+	Cost *berth.Cost `json:"cost"`       // nil without a price
+	Key  string      `json:"api_key_id"` // that created it
 }
 
 // A chain is a row of the list: a response, and those before it that the list has read.
@@ -87,6 +88,9 @@ type chainsPage struct {
 	Search string // the filter; "" shows all
 	Range  string // the filter: the name of a span; "" shows all
 	Tag    string // the filter: NAME:VALUE of the metadata; "" shows all
+	Key    string // the filter: id of the key that created them; "" shows all
+	KeyIs  string // what others see of Key
+	Tool   string // the filter: a tool that was called; "" shows all
 	Sort   string // cost, tokens or duration, the largest first; "" is the time
 	Cut    bool   // sorted, but older runs were not read
 	Open   berth.ResponseID
@@ -95,6 +99,9 @@ type chainsPage struct {
 	Events string        // path of the list's states; "" if the list is not followed
 	Next   string        // path of the next page; "" at the end
 }
+
+// A mark is a filter that is set, and what a page shows of it.
+type mark struct{ Name, Value, Label string }
 
 // A chip is a value of a filter.
 type chip struct {
@@ -126,7 +133,7 @@ func (p chainsPage) path(name, value string) string {
 func (p chainsPage) query() url.Values {
 	query := url.Values{}
 	for name, value := range map[string]string{"status": p.Status, "model": p.Model, "search": p.Search,
-		"range": p.Range, "tag": p.Tag, "sort": p.Sort} {
+		"range": p.Range, "tag": p.Tag, "key": p.Key, "tool": p.Tool, "sort": p.Sort} {
 		if value != "" {
 			query.Set(name, value)
 		}
@@ -164,8 +171,18 @@ func (p chainsPage) Filtered() bool {
 	return len(query) > 0
 }
 
-// Untagged returns the path of the list with all tags.
-func (p chainsPage) Untagged() string { return p.path("tag", "") }
+// Marks returns the chips of filters that other pages set, which lead to the list without them.
+func (p chainsPage) Marks() (marks []mark) {
+	for _, m := range []mark{{"tag", p.Tag, p.Tag}, {"key", p.Key, p.KeyIs}, {"tool", p.Tool, p.Tool}} {
+		if m.Value != "" {
+			marks = append(marks, m)
+		}
+	}
+	return marks
+}
+
+// Without returns the path of the list without a filter.
+func (p chainsPage) Without(name string) string { return p.path(name, "") }
 
 // List returns the path of the list, without an open run.
 func (p chainsPage) List() string { return p.path("", "") }
@@ -246,12 +263,12 @@ func (p *chainsPage) read(v *visit, titles map[berth.ResponseID]string) error {
 	asked := v.r.URL.Query()
 	field := func(name string) string { return strings.TrimSpace(asked.Get(name)) }
 	*p = chainsPage{Status: field("status"), Model: field("model"), Search: field("search"), Range: field("range"),
-		Tag: field("tag"), Open: berth.ResponseID(field("open"))}
+		Tag: field("tag"), Key: field("key"), Tool: field("tool"), Open: berth.ResponseID(field("open"))}
 	if slices.Contains(sorts, field("sort")) {
 		p.Sort = field("sort")
 	}
 	query := p.query()
-	if asked.Get("after") == "" && p.Search == "" && p.Tag == "" && p.Sort == "" {
+	if asked.Get("after") == "" && p.Search+p.Tag+p.Tool+p.Key+p.Sort == "" {
 		shown := p.query()
 		if p.Open != "" {
 			shown.Set("open", string(p.Open)) // each event draws the list anew
@@ -259,9 +276,10 @@ func (p *chainsPage) read(v *visit, titles map[berth.ResponseID]string) error {
 		p.Events = "/console/responses/events?" + shown.Encode()
 	}
 	read := url.Values{"limit": {chainsRead}, "order": {"desc"}}
-	for _, name := range []string{"status", "model", "search", "after"} {
+	for name, of := range map[string]string{"status": "status", "model": "model", "search": "search", "after": "after",
+		"tool": "tool", "key": "api_key_id"} {
 		if value := field(name); value != "" && !(name == "status" && value == "waiting") {
-			read.Set(name, value)
+			read.Set(of, value)
 		}
 	}
 	waiting, err := readWaiting(v)
@@ -273,7 +291,8 @@ func (p *chainsPage) read(v *visit, titles map[berth.ResponseID]string) error {
 	var found list[*summary]
 	if p.Status == "waiting" { // they are among the latest responses
 		for _, s := range waiting {
-			if (p.Model == "" || s.Model == p.Model) && tagged(s, p.Tag) {
+			if (p.Model == "" || s.Model == p.Model) && (p.Key == "" || s.Key == p.Key) && p.Tool == "" &&
+				tagged(s, p.Tag) {
 				found.Data = append(found.Data, s)
 			}
 		}
@@ -283,6 +302,9 @@ func (p *chainsPage) read(v *visit, titles map[berth.ResponseID]string) error {
 			return err
 		}
 		found = *all
+	}
+	if p.KeyIs = short(p.Key); slices.ContainsFunc(found.Data, func(s *summary) bool { return s.Key == p.Key }) {
+		p.KeyIs = v.nameOf(p.Key) // the API has shown it to the visitor
 	}
 	if since := p.since(); !since.IsZero() {
 		found.Data = slices.DeleteFunc(found.Data, func(s *summary) bool {

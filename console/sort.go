@@ -67,7 +67,7 @@ type reach struct {
 
 // reach returns how far the list is read.
 func (p *chainsPage) reach() reach {
-	return reach{search: p.Search != "" || p.Tag != "", all: p.Sort != "", since: p.since(), tag: p.Tag}
+	return reach{search: p.Search+p.Tag+p.Tool+p.Key != "", all: p.Sort != "", since: p.since(), tag: p.Tag}
 }
 
 // readSummaries reads a page of the list. A search for words or for a tag reads further pages until it has found some

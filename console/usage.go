@@ -144,7 +144,7 @@ func (p *usagePage) name(v *visit) {
 	}
 }
 
-// link leads from groups to their runs. A run has no key, and an admin key shows no runs.
+// link leads from groups to their runs. An admin key shows no runs.
 func (p *usagePage) link(v *visit) {
 	if v.admin() {
 		return
@@ -153,8 +153,15 @@ func (p *usagePage) link(v *visit) {
 	p.Total.Runs = runs.List()
 	for _, g := range p.Groups {
 		switch {
-		case p.By == "model" && g.Name != noName:
+		case g.Name == noName:
+		case p.By == "model":
 			runs.Model = g.Name
+			g.Runs = runs.List()
+		case p.By == "api_key_id":
+			runs.Key = g.ID
+			g.Runs = runs.List()
+		case p.By == "tool":
+			runs.Tool = g.Name
 			g.Runs = runs.List()
 		case p.By == "project_id", p.By == "kind" && g.Name == usageKinds[0][0]:
 			g.Runs = p.Total.Runs

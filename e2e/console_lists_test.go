@@ -6,6 +6,7 @@ import (
 
 	"github.com/chromedp/chromedp"
 	"github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/option"
 )
 
 // holdFetches makes the page's requests whose address has a word wait for release, and lets those that were withdrawn
@@ -72,9 +73,9 @@ func TestConsoleTypedSearch(t *testing.T) {
 	b.click("#chains .main a")
 	b.shows(".runbar .tag", "team: blue")
 	b.run(chromedp.Evaluate[chromedp.Void](`document.querySelector(".runbar .tag").click()`))
-	b.shows("#filters .chips", "team:blue")
+	b.shows("#filters .chips", "tag: team:blue")
 	only("#chains .main", "ferries")
-	b.click(`#filters a[aria-label^="Tag"]`)
+	b.click(`#filters a[aria-label^="With tag"]`)
 	b.until(`document.querySelectorAll("#chains .main").length === 4`)
 
 	b.open(s.url + "/console/containers")
@@ -164,5 +165,28 @@ func TestConsoleCompare(t *testing.T) {
 	b.shows(".diff .new", "+")
 	b.click(".actions a") // swapped
 	b.shows(".diff .gone", "−")
+	b.checkQuiet()
+}
+
+// TestConsoleUsageRuns goes from the usage of a key and of a tool to the runs that it is made of.
+func TestConsoleUsageRuns(t *testing.T) {
+	s := newServer(t)
+	ann, bob := s.createKey("--name", `ann <img src=x onerror="window.pwned=1">`), s.createKey("--name", "bob")
+	for key, task := range map[string]string{ann: "Weigh the anchor\n" + fence("true"), bob: "Paint the hull"} {
+		if _, err := s.client(option.WithAPIKey(key)).Responses.New(t.Context(), shellTask(task)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b := newBrowser(t, 1280)
+	s.signInWith(b, ann)
+	for _, path := range []string{"usage?by=api_key_id", "usage?by=tool"} {
+		b.open(s.url + "/console/" + path)
+		b.run(chromedp.Evaluate[chromedp.Void](`[...document.querySelectorAll("table.list .main a")].find((a) => /ann|shell/.test(a.innerText)).click()`))
+		b.shows("#chains .main", "Weigh the anchor")
+		b.until(`document.querySelectorAll("#chains .main").length === 1`)
+		checkHarmless(b, path, "main img, main script")
+		b.click(`#filters a[aria-label$="show all"]`)
+		b.until(`document.querySelectorAll("#chains .main").length === 2`)
+	}
 	b.checkQuiet()
 }

@@ -72,22 +72,27 @@ func (s *Store) Read(ctx context.Context, p berth.ProjectID, id berth.ResponseID
 	return pieces, clientError(id, err)
 }
 
+// A Summary is a response in a list, with the key that created it.
+type Summary = store.Listed
+
 // A Query selects responses. What is empty selects all.
 type Query struct {
 	Status berth.Status
 	Model  string
-	Words  string // in the texts of the response and its request
+	Key    berth.KeyID // that created them
+	Words  string      // in the texts of the response and its request
+	Tool   string      // that the response has called, as berth.Item.Tool names it
 	Page   berth.Page
 }
 
-// List returns summaries of stored responses, and the id after which the next page follows, if any. With Words, a page
-// has those of its responses that contain them.
-func (s *Store) List(ctx context.Context, p berth.ProjectID, q Query) (list []*berth.Response, next berth.ResponseID,
+// List returns summaries of stored responses, and the id after which the next page follows, if any. With Words or
+// Tool, a page has those of its responses that contain them.
+func (s *Store) List(ctx context.Context, p berth.ProjectID, q Query) (list []*Summary, next berth.ResponseID,
 	err error) {
-	list, next, err = s.store.ListResponses(ctx, p, store.ResponseQuery{Status: q.Status, Model: q.Model,
+	list, next, err = s.store.ListResponses(ctx, p, store.ResponseQuery{Status: q.Status, Model: q.Model, Key: q.Key,
 		After: berth.ResponseID(q.Page.After), Ascending: q.Page.Ascending, Limit: q.Page.Limit})
-	if err == nil && q.Words != "" {
-		list, err = s.matching(ctx, p, list, q.Words)
+	if err == nil && (q.Words != "" || q.Tool != "") {
+		list, err = s.matching(ctx, p, list, q)
 	}
 	if err != nil {
 		return nil, "", fmt.Errorf("list responses: %w", err)

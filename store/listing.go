@@ -16,6 +16,7 @@ const MaxRead = 1000
 type ResponseQuery struct {
 	Status    berth.Status
 	Model     string
+	Key       berth.KeyID // that created them
 	After     berth.ResponseID
 	Ascending bool // the oldest first
 	Limit     int
@@ -35,6 +36,12 @@ func Summary(r *berth.Response) *berth.Response {
 		Usage:             r.Usage, Metadata: r.Metadata, Berth: r.Berth}
 }
 
+// A Listed is a response in a list, which has what Summary returns.
+type Listed struct {
+	*berth.Response
+	Key berth.KeyID // the API key of its request; empty without keys
+}
+
 // Open reports whether the query selects only responses in progress, or only those that have
 // ended. It returns nil if it selects both.
 func (q ResponseQuery) Open() *bool {
@@ -45,9 +52,10 @@ func (q ResponseQuery) Open() *bool {
 	return &open
 }
 
-// A FoundResponse is the id of a stored response and the size of its body without the output.
+// A FoundResponse is the id of a stored response, its key, and the size of its body without the output.
 type FoundResponse struct {
 	ID    string
+	Key   berth.KeyID
 	Bytes int64
 }
 
@@ -55,7 +63,7 @@ type FoundResponse struct {
 // responses after q.After, in the query's order, which need not have its model and status. read
 // returns the body of one, or ErrNotFound if it has been deleted.
 func (q ResponseQuery) List(ctx context.Context, find func(q ResponseQuery, n int64) ([]FoundResponse, error),
-	read func(id string) (*berth.Response, error)) (list []*berth.Response, next berth.ResponseID, err error) {
+	read func(id string) (*berth.Response, error)) (list []*Listed, next berth.ResponseID, err error) {
 	const batch = 100
 	for n := 0; ; {
 		found, err := find(q, batch)
@@ -66,12 +74,14 @@ func (q ResponseQuery) List(ctx context.Context, find func(q ResponseQuery, n in
 			if len(list) == q.Limit || n == MaxRead {
 				return list, q.After, nil
 			}
-			r, err := f.read(ctx, read)
-			if err != nil {
-				return nil, "", err
-			}
-			if r != nil && q.Selects(r) {
-				list = append(list, r)
+			if q.Key == "" || q.Key == f.Key {
+				r, err := f.read(ctx, read)
+				if err != nil {
+					return nil, "", err
+				}
+				if r != nil && q.Selects(r) {
+					list = append(list, &Listed{r, f.Key})
+				}
 			}
 			q.After = berth.ResponseID(f.ID)
 			n++

@@ -134,7 +134,7 @@ type Responses interface {
 	// their creation, as Summary returns them. It reads at most MaxRead responses. next
 	// is the After of the next page; it is empty if there is none. It returns
 	// ErrNotFound if q.After does not exist.
-	ListResponses(ctx context.Context, p berth.ProjectID, q ResponseQuery) (list []*berth.Response,
+	ListResponses(ctx context.Context, p berth.ProjectID, q ResponseQuery) (list []*Listed,
 		next berth.ResponseID, err error)
 
 	// ReadResponse returns the JSON of the Body of GetResponse, in consecutive pieces.

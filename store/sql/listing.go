@@ -13,14 +13,14 @@ const above = "\x7f"
 // Queries for stored responses above or below an id, in the order of their creation. $3 is true
 // for those in progress, false for those that have ended, and NULL for both.
 const (
-	selectResponses = `SELECT r.id, CAST(octet_length(b.body) AS bigint) FROM responses r
+	selectResponses = `SELECT r.id, r.key, CAST(octet_length(b.body) AS bigint) FROM responses r
 		JOIN bodies b ON b.response = r.id
 		WHERE r.project = $1 AND NOT r.deleted AND r.stored AND r.final IS DISTINCT FROM $3`
 	newerResponses = selectResponses + ` AND r.id > $2 ORDER BY r.id LIMIT $4`
 	olderResponses = selectResponses + ` AND r.id < $2 ORDER BY r.id DESC LIMIT $4`
 )
 
-func (d responses) ListResponses(ctx context.Context, p berth.ProjectID, q store.ResponseQuery) (list []*berth.Response,
+func (d responses) ListResponses(ctx context.Context, p berth.ProjectID, q store.ResponseQuery) (list []*store.Listed,
 	next berth.ResponseID, err error) {
 	if q.After != "" {
 		if err := absentOr(ctx, d.driver, p, q.After, nil); err != nil {
@@ -55,6 +55,6 @@ func (d responses) responsesAfter(ctx context.Context, p berth.ProjectID, q stor
 		}
 	}
 	found, err := List(ctx, d.driver, text, in{p, after, q.Open(), n},
-		func(r *store.FoundResponse) []any { return []any{&r.ID, &r.Bytes} })
+		func(r *store.FoundResponse) []any { return []any{&r.ID, &r.Key, &r.Bytes} })
 	return found, d.driver.Convert(err)
 }

@@ -25,7 +25,7 @@ func listResponses(t *testing.T, s store.Store) {
 		{"a", berth.StatusCompleted, true, mine, true},
 		{"a", berth.StatusCompleted, true, mine, false}} {
 		one := response("")
-		one.Project = r.project
+		one.Project, one.Key = r.project, berth.KeyID(fmt.Sprintf("key_%d", i%2))
 		one.Body.ID, one.Body.Model, one.Body.Store = berth.ResponseID(fmt.Sprintf("resp_list_%d", i)), r.model, r.store
 		create(t, s, one)
 		body := *one.Body
@@ -52,6 +52,8 @@ func listResponses(t *testing.T, s store.Store) {
 		{store.ResponseQuery{Limit: 2, After: "resp_list_4"}, "10", ""},
 		{store.ResponseQuery{Limit: 1, After: "resp_list_1", Ascending: true}, "4", "resp_list_4"},
 		{store.ResponseQuery{Limit: 10, Model: "a"}, "640", ""},
+		{store.ResponseQuery{Limit: 10, Key: "key_0"}, "640", ""},
+		{store.ResponseQuery{Limit: 10, Key: "key_1", Model: "a"}, "", ""},
 		{store.ResponseQuery{Limit: 10, Status: berth.StatusCompleted}, "60", ""},
 		{store.ResponseQuery{Limit: 10, Status: berth.StatusInProgress}, "4", ""},
 		{store.ResponseQuery{Limit: 10, Status: berth.StatusFailed, Model: "a"}, "", ""},
@@ -63,7 +65,8 @@ func listResponses(t *testing.T, s store.Store) {
 		got := ""
 		for _, r := range list {
 			got += string(r.ID[len(r.ID)-1])
-			if r.Output != nil || r.Instructions != nil || r.Tools != nil || r.CreatedAt == 0 && r.Object == "" {
+			if r.Output != nil || r.Instructions != nil || r.Tools != nil || r.Key == "" ||
+				r.CreatedAt == 0 && r.Object == "" {
 				t.Errorf("got %+v, want a summary", r)
 			}
 		}
@@ -76,7 +79,7 @@ func listResponses(t *testing.T, s store.Store) {
 		wantErr(t, "after "+string(after), err, store.ErrNotFound)
 	}
 	if list, _, err := s.ListResponses(ctx, theirs, store.ResponseQuery{Limit: 10}); err != nil ||
-		!slices.EqualFunc(list, []string{"resp_list_3"}, func(r *berth.Response, id string) bool {
+		!slices.EqualFunc(list, []string{"resp_list_3"}, func(r *store.Listed, id string) bool {
 			return string(r.ID) == id
 		}) {
 		t.Errorf("of another project: got %v, %v", list, err)
