@@ -33,6 +33,7 @@ type (
 	SkillVersionID string // skillver_…
 	KeyID          string // key_…, an API key's name, not its secret
 	SSHKeyID       string // sshkey_…, a public key
+	ApprovalID     string // appr_…, a call that waits for a person
 	ScheduleID     string // sched_…
 	ScheduleRunID  string // srun_…, a run of a schedule
 )
@@ -88,6 +89,7 @@ const (
 	PrefixPrompt          = "pmpt_"
 	PrefixKey             = "key_"
 	PrefixSSHKey          = "sshkey_"
+	PrefixCallApproval    = "appr_"
 	PrefixSchedule        = "sched_"
 	PrefixScheduleRun     = "srun_"
 	PrefixRequest         = "req_"

@@ -27,6 +27,7 @@ import (
 	"github.com/berth-run/berth/api/signin"
 	"github.com/berth-run/berth/api/socket"
 	"github.com/berth-run/berth/api/swerex"
+	"github.com/berth-run/berth/approvals"
 	"github.com/berth-run/berth/batch"
 	"github.com/berth-run/berth/bundle"
 	"github.com/berth-run/berth/completions"
@@ -151,6 +152,9 @@ func (h *handlers) routes() []exchange.Route {
 		on("GET /v1/containers/{container}/ports/{port}", h.ports.Connect),
 		on("POST /v1/containers/{container}/ports/{port}", h.ports.CreateLink, storesNothing, storesLittle),
 		on("/v1/containers/{container}/ports/{port}/{path...}", h.ports.Port, throughContainer),
+		on("GET /v1/approvals", h.approvals.list, readsQuery),
+		on("GET /v1/approvals/{approval}", h.approvals.get),
+		on("POST /v1/approvals/{approval}", h.approvals.answer),
 		on("POST /v1/ssh_keys", h.sshKeys.create),
 		on("GET /v1/ssh_keys", h.sshKeys.list, readsQuery),
 		on("GET /v1/ssh_keys/{ssh_key}", h.sshKeys.get),
@@ -310,7 +314,8 @@ type Options struct {
 	Sandboxes    *e2b.Door // nil serves no sandboxes of E2B
 	MCP          MCPOptions
 	OpenTerminal OpenTerminalOptions
-	Shells       *Shells // for SWE-ReX's clients; nil does not serve them
+	Shells       *Shells            // for SWE-ReX's clients; nil does not serve them
+	Approvals    *approvals.Service // of calls of MCP
 	SSH          SSHOptions
 	SignIn       *signin.Door // nil if people do not sign in
 	SCIM         *scim.Door   // as SignIn
@@ -373,6 +378,7 @@ type handlers struct {
 	snapshots     *snapshots
 	volumes       *volumes
 	sshKeys       *sshKeys
+	approvals     *callApprovals
 	templates     *templates
 	prompts       *storedPrompts
 	vectorStores  *vectorStores
@@ -474,6 +480,7 @@ func newHandlers(o Options, ex *exchange.Server) *handlers {
 		snapshots:     &snapshots{o.Snapshots},
 		volumes:       &volumes{o.Volumes},
 		sshKeys:       &sshKeys{o.SSH.Keys, o.SSH.Door, o.Containers},
+		approvals:     &callApprovals{o.Approvals},
 		templates:     &templates{o.Templates},
 		prompts:       prompts,
 		vectorStores:  &vectorStores{o.VectorStores},
@@ -499,22 +506,4 @@ func newHandlers(o Options, ex *exchange.Server) *handlers {
 		terminals:  newOpenTerminal(o, ex),
 		swerex:     newSWEReX(o),
 	}
-}
-
-// newMCP returns the door of MCP, or nil if it is not served.
-func newMCP(o Options, ports *preview.Door) *mcp.Door {
-	if o.MCP.Sessions == nil {
-		return nil
-	}
-	return mcp.New(mcp.Options{Containers: o.Containers, Sessions: o.MCP.Sessions, Commands: o.MCP.Commands,
-		Placement: o.Exchange.Placement, Origins: o.Exchange.Origins, Version: o.Build.Version, Log: o.Exchange.Log,
-		Remove: o.MCP.Remove,
-		Link: func(r *http.Request, c berth.Caller, id berth.ContainerID, port int, life time.Duration) (mcp.PortLink,
-			error) {
-			l, err := ports.NewLink(r, c, id, port, life)
-			if err != nil {
-				return mcp.PortLink{}, err
-			}
-			return mcp.PortLink{URL: l.URL, HostURL: l.HostURL, ExpiresAt: l.ExpiresAt}, nil
-		}})
 }

@@ -26,6 +26,7 @@ import (
 	"github.com/berth-run/berth/api"
 	"github.com/berth-run/berth/api/contract"
 	"github.com/berth-run/berth/api/exchange"
+	"github.com/berth-run/berth/approvals"
 	"github.com/berth-run/berth/audit"
 	"github.com/berth-run/berth/batch"
 	"github.com/berth-run/berth/blob/blobtest"
@@ -218,8 +219,9 @@ func newHouseWith(t *testing.T, kinds []tool.Kind, change func(*api.Options), ru
 			return &berth.ServerStatus{Pools: []berth.PoolStatus{}, Upstreams: []berth.Upstream{},
 				Disk: []berth.DiskStatus{}}
 		},
-		SSH:     api.SSHOptions{Keys: sshkeys.New(sshkeys.Options{Objects: st, Audit: record})},
-		Preview: api.PreviewOptions{Seal: seal.New([32]byte{1})}, Build: berth.Build{Version: "1"},
+		SSH:       api.SSHOptions{Keys: sshkeys.New(sshkeys.Options{Objects: st, Audit: record})},
+		Approvals: approvals.New(approvals.Options{Objects: st, Audit: record}),
+		Preview:   api.PreviewOptions{Seal: seal.New([32]byte{1})}, Build: berth.Build{Version: "1"},
 		MCP: api.MCPOptions{Sessions: session.New(session.Options{Containers: keeper, Log: log, Snapshots: true}),
 			Commands: command.New(command.Options{Containers: keeper.Access()})}}
 	setThreads(&opts, nil)

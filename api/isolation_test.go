@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"context"
 	"crypto/ed25519"
 	"crypto/sha256"
 	"encoding/json"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api"
+	"github.com/berth-run/berth/approvals"
 	"github.com/berth-run/berth/store"
 )
 
@@ -164,6 +166,9 @@ var probed = map[string][]string{
 	"POST /v1/containers/{container}/fork":      {`/v1/containers/{container}/fork {"name":"x"}`},
 	"POST /v1/containers/{container}/forks":     {`/v1/containers/{container}/forks {"name":"x","count":2}`},
 	"GET /v1/containers/{container}/ssh":        {`/v1/containers/{container}/ssh`},
+	"GET /v1/approvals":                         {`/v1/approvals?after={approval}`},
+	"GET /v1/approvals/{approval}":              {`/v1/approvals/{approval}`},
+	"POST /v1/approvals/{approval}":             {`/v1/approvals/{approval} {"approve":true}`},
 	"POST /v1/ssh_keys":                         nil,
 	"GET /v1/ssh_keys":                          {`/v1/ssh_keys?after={ssh_key}`},
 	"GET /v1/ssh_keys/{ssh_key}":                {`/v1/ssh_keys/{ssh_key}`},
@@ -394,6 +399,7 @@ func (h *house) furnish() map[string]string {
 	ids["webhook"] = post("/v1/webhook_endpoints",
 		`{"name":"x","url":"https://hooks.example","event_types":["response.completed"]}`).id()
 	ids["delivery"] = h.delivery(ids["webhook"])
+	ids["approval"] = h.waitingCall()
 	ids["schedule"] = post("/v1/schedules",
 		`{"cron":"@yearly","status":"paused","request":{"model":"scripted","input":"x"}}`).id()
 	ids["schedule_run"] = post("/v1/schedules/"+ids["schedule"]+"/run", `{}`).id()
@@ -408,6 +414,18 @@ func (h *house) furnish() map[string]string {
 	ids["hold"] = post("/v1/holds", `{"reason":"x","object_id":"none"}`).id()
 	ids["record"] = h.endedBatch()
 	return ids
+}
+
+// waitingCall makes a call for the project of the token that waits for a person, and returns the id of the question.
+func (h *house) waitingCall() string {
+	h.t.Helper()
+	k, err := h.store.KeyByHash(h.t.Context(), sha256.Sum256([]byte(h.token)))
+	check(h.t, err)
+	gone, leave := context.WithCancel(h.t.Context())
+	a, err := h.opts.Approvals.Ask(gone, berth.Caller{Project: k.Project, Key: k.ID}, approvals.Call{Tool: "run"},
+		func(*approvals.Approval) { leave() })
+	check(h.t, err)
+	return string(a.ID)
 }
 
 // endedBatch ends an old trace of the default project of the token, and returns the record of that.
@@ -519,7 +537,7 @@ func TestIsolation(t *testing.T) {
 		"threads/{thread}/messages/{message}", "threads/{thread}/runs/{run}/steps/{step}",
 		"webhook_endpoints/{webhook}", "volumes/{volume}", "skills/{skill}/versions/1",
 		"vector_stores/{vector_store}/files/{file}", "end_users/{user}", "holds/{hold}",
-		"retention/records/{record}"} {
+		"retention/records/{record}", "approvals/{approval}"} {
 		h.call(200, "GET", "/v1/"+placeholder.ReplaceAllStringFunc(path, func(p string) string {
 			return theirs[strings.Trim(p, "{}")]
 		}), nil)

@@ -135,6 +135,10 @@ var permissions = map[string]berth.Permission{
 
 	"GET /v1/containers/{container}/ssh": toAttach, // also connections to the listener of SSH
 
+	"GET /v1/approvals":             toRead,
+	"GET /v1/approvals/{approval}":  toRead,
+	"POST /v1/approvals/{approval}": toApprove,
+
 	"POST /v1/ssh_keys":             toAttach, // a public key may do what its caller may
 	"GET /v1/ssh_keys":              toRead,
 	"GET /v1/ssh_keys/{ssh_key}":    toRead,

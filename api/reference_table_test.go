@@ -9,6 +9,7 @@ import (
 	"github.com/berth-run/berth/api/exchange"
 	"github.com/berth-run/berth/api/preview"
 	"github.com/berth-run/berth/api/reference"
+	"github.com/berth-run/berth/approvals"
 	"github.com/berth-run/berth/bundle"
 	"github.com/berth-run/berth/container"
 	"github.com/berth-run/berth/schedules"
@@ -237,6 +238,12 @@ func sshRoutes() []*reference.Route {
 	return []*reference.Route{
 		route("GET /v1/containers/{container}/ssh", "Connect with SSH in a WebSocket",
 			page+"#over-https").Status(http.StatusSwitchingProtocols),
+		route("GET /v1/approvals", "List calls that wait for a person",
+			"mcp-server.md#approvals").Query(reference.Paging...).Gives(listOf[*approvals.Approval]()),
+		route("GET /v1/approvals/{approval}", "Get a call that waits for a person",
+			"mcp-server.md#approvals").Gives(approvals.Approval{}),
+		route("POST /v1/approvals/{approval}", "Approve or deny a call", "mcp-server.md#approvals").Takes(approvalBody,
+			approvalAnswer{}).Gives(approvals.Approval{}),
 		route("POST /v1/ssh_keys", "Add a public key", page+"#public-keys").Takes(sshKeyBody,
 			sshKeyRequest{}).Gives(sshkeys.Key{}),
 		route("GET /v1/ssh_keys", "List public keys",

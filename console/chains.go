@@ -286,7 +286,11 @@ func (p *chainsPage) read(v *visit, titles map[berth.ResponseID]string) error {
 	if err != nil {
 		return err
 	}
-	n := len(waiting)
+	calls, err := readCalls(v)
+	if err != nil {
+		return err
+	}
+	n := len(waiting) + len(calls)
 	v.waiting = &n
 	var found list[*summary]
 	if p.Status == "waiting" { // they are among the latest responses

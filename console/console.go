@@ -61,6 +61,7 @@ func New(api http.Handler, log *slog.Logger, options ...Option) *Console {
 	c.on("GET /console/{$}", handle((*homePage).show))
 	c.on("GET /console/overview", func(v *visit) error { return v.redirect(Path) })
 	c.on("GET /console/waiting", handle((*waitingPage).show))
+	c.on("POST /console/approvals/{approval}", handle((*waitingPage).answer))
 	c.on("GET /console/palette", handle((*palettePage).show))
 	c.on("GET /console/containers", handle((*containersPage).show))
 	c.on("GET /console/containers/{container}", handle((*containerPage).show))

@@ -32,6 +32,7 @@ type homePage struct {
 // A projectHome is the present state of a project.
 type projectHome struct {
 	Waiting    []*waitingRun
+	Calls      []waitingCall // of clients that cannot ask their own user
 	Running    []*runningRun
 	Failed     []*failedRun // of the last 24 hours, among the latest responses
 	Recent     []chain
@@ -40,6 +41,9 @@ type projectHome struct {
 	Today      int  // responses since midnight UTC, among the latest ones
 	MoreToday  bool
 }
+
+// WaitingCount returns how many responses and calls wait for approval.
+func (p *projectHome) WaitingCount() int { return len(p.Waiting) + len(p.Calls) }
 
 // A waitingRun is a response that waits for approval.
 type waitingRun struct {
@@ -258,7 +262,10 @@ func (p *projectHome) readWaiting(v *visit, latest []*summary) error {
 	if err != nil {
 		return err
 	}
-	n := len(waiting)
+	if p.Calls, err = readCalls(v); err != nil {
+		return err
+	}
+	n := len(waiting) + len(p.Calls)
 	v.waiting = &n
 	for _, s := range waiting {
 		var r berth.Response

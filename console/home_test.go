@@ -2,6 +2,7 @@ package console
 
 import (
 	"bytes"
+	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
@@ -37,6 +38,8 @@ func TestHome(t *testing.T) {
 	data := &homePage{Project: &projectHome{
 		Waiting: []*waitingRun{{one("resp_w", berth.StatusCompleted), hostile, formToken{token: "f"}, "home",
 			[]approval{{"mcpr_1", "shell", "berth", "git push " + hostile}}}},
+		Calls: []waitingCall{{ID: "appr_1", Tool: "run", Title: hostile, Arguments: json.RawMessage(`{"command":"echo ‮` +
+			`<img src=x>"}`), Form: formToken{token: "f"}}},
 		Running: []*runningRun{{one("resp_r", berth.StatusInProgress), hostile, hostile, 2}},
 		Failed:  []*failedRun{{one("resp_f", berth.StatusFailed), hostile}},
 	}}
@@ -45,7 +48,8 @@ func TestHome(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"git push &lt;img", `value="approve"`, `value="deny"`, `name="call" value="mcpr_1"`,
-		`name="back" value="home"`, "/console/responses/resp_r", "2: &lt;img", "Failed in the last 24 hours",
+		`name="back" value="home"`,
+		`action="/console/approvals/appr_1"`, `echo \u{202E}&lt;img src=x&gt;</pre>`, "/console/responses/resp_r", "2: &lt;img", "Failed in the last 24 hours",
 		"/console/responses/resp_f"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("the page lacks %q: %s", want, &b)

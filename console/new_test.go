@@ -21,7 +21,7 @@ func TestForms(t *testing.T) {
 		_, _ = io.WriteString(w, `{"data":[],"id":"resp_1"}`)
 	})
 	c := New(api, slog.New(slog.DiscardHandler))
-	for _, path := range []string{"responses/resp_1/cancel", "responses/resp_1/continue", "responses/resp_1/approvals",
+	for _, path := range []string{"responses/resp_1/cancel", "responses/resp_1/continue", "responses/resp_1/approvals", "approvals/appr_1",
 		"new", "sign-in", "sign-out", "projects/p/limit", "projects/p/archive"} {
 		for _, token := range []string{"", "form=", "form=" + strings.Repeat("0", 64)} {
 			r := httptest.NewRequest(http.MethodPost, "/console/"+path,

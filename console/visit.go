@@ -54,8 +54,7 @@ func (p *page) Waiting() int {
 		return 0
 	}
 	if p.visit.waiting == nil {
-		waiting, _ := readWaiting(p.visit) // the page itself reports errors
-		n := len(waiting)
+		n, _ := countWaiting(p.visit) // the page itself reports errors
 		p.visit.waiting = &n
 	}
 	return *p.visit.waiting

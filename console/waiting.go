@@ -1,12 +1,16 @@
 package console
 
 import (
+	"bytes"
+	"cmp"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
 	"sync"
+	"unicode"
 
 	"github.com/berth-run/berth"
 )
@@ -43,6 +47,7 @@ func approvalsOf(r *berth.Response) (waiting []approval) {
 		if json.Unmarshal([]byte(asked.Arguments), &shell) == nil && len(shell.Commands) > 0 {
 			a.Text = strings.Join(shell.Commands, "\n")
 		}
+		a.Text = visible(a.Text)
 		waiting = append(waiting, a)
 	}
 	return waiting
@@ -115,6 +120,76 @@ func waitingOf(v *visit, latest []*summary) (waiting []*summary, err error) {
 	return waiting, nil
 }
 
+// A waitingCall is a call of a client that cannot ask its own user.
+type waitingCall struct {
+	ID        berth.ApprovalID `json:"id"`
+	Status    string           `json:"status"`
+	Tool      string           `json:"tool"`
+	Title     string           `json:"title"`
+	Arguments json.RawMessage  `json:"arguments"`
+	Container string           `json:"container"`
+	CreatedAt int64            `json:"created_at"`
+
+	Form formToken `json:"-"`
+}
+
+// Text returns the arguments as a person reads them: a command or code first, then all of them.
+func (c waitingCall) Text() string {
+	var shown struct{ Command, Code string }
+	var all map[string]json.RawMessage
+	if json.Unmarshal(c.Arguments, &all) == nil && json.Unmarshal(c.Arguments, &shown) == nil {
+		if text := cmp.Or(shown.Command, shown.Code); text != "" && len(all) == 1 {
+			return visible(text)
+		}
+	}
+	var b bytes.Buffer
+	if json.Indent(&b, c.Arguments, "", "  ") != nil {
+		return visible(string(c.Arguments))
+	}
+	return visible(b.String())
+}
+
+// visible returns a text whose invisible characters are shown as \u{…}. Some of them change the order in which a
+// browser shows the others: a person would approve something else than what is read.
+func visible(text string) string {
+	var b strings.Builder
+	for _, r := range text {
+		if r != '\n' && r != '\t' && (unicode.IsControl(r) || unicode.Is(unicode.Cf, r)) {
+			fmt.Fprintf(&b, "\\u{%04X}", r)
+		} else {
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
+
+// readCalls returns the calls of clients that wait for a person, the newest first.
+func readCalls(v *visit) (waiting []waitingCall, err error) {
+	var all list[waitingCall]
+	if err := v.get("/v1/approvals?order=desc&limit=100", &all); refused(err) {
+		return nil, nil
+	} else if err != nil {
+		return nil, err
+	}
+	for _, c := range all.Data {
+		if c.Status == "pending" {
+			c.Form = v.formToken()
+			waiting = append(waiting, c)
+		}
+	}
+	return waiting, nil
+}
+
+// countWaiting returns how many responses and calls of clients wait.
+func countWaiting(v *visit) (int, error) {
+	waiting, err := readWaiting(v)
+	if err != nil {
+		return 0, err
+	}
+	calls, err := readCalls(v)
+	return len(waiting) + len(calls), err
+}
+
 // A waitingPage is the count of what waits, which pages ask for while they are open.
 type waitingPage struct{}
 
@@ -122,11 +197,10 @@ type waitingPage struct{}
 func (waitingPage) show(v *visit) error {
 	n := 0
 	if !v.admin() {
-		waiting, err := readWaiting(v)
-		if err != nil {
+		var err error
+		if n, err = countWaiting(v); err != nil {
 			return err
 		}
-		n = len(waiting)
 	}
 	v.w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	v.w.WriteHeader(http.StatusOK)
@@ -134,4 +208,20 @@ func (waitingPage) show(v *visit) error {
 		_, _ = v.w.Write([]byte(strconv.Itoa(n))) // fails if the browser is gone
 	}
 	return nil
+}
+
+// answer serves POST /console/approvals/{approval}: it approves or denies a call.
+func (waitingPage) answer(v *visit) error {
+	answer := v.form.fields.Get("all")
+	if answer != "approve" && answer != "deny" {
+		return &failure{Status: http.StatusBadRequest, Message: "The form has no answer. Go back and approve or deny."}
+	}
+	body := map[string]any{"approve": answer == "approve"}
+	if reason := strings.TrimSpace(v.form.fields.Get("reason")); reason != "" && answer == "deny" {
+		body["reason"] = reason
+	}
+	if err := v.post("/v1/approvals/"+url.PathEscape(v.r.PathValue("approval")), body, &struct{}{}); err != nil {
+		return err
+	}
+	return v.redirect(Path)
 }

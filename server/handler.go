@@ -162,6 +162,7 @@ func (s *Server) newHandler(ctx context.Context, b *base, data *blobs, c *contai
 	return api.New(api.Options{
 		Sandboxes: sandboxes,
 		SSH:       ssh,
+		Approvals: newApprovals(b),
 		SignIn:    s.programSignIn(b),
 		SCIM:      s.provisioning(b),
 		MCP: api.MCPOptions{Sessions: sessions, Commands: command.New(command.Options{Containers: c.service.Access()}),

@@ -13,7 +13,7 @@ import (
 
 // sweptKinds are the kinds of objects that are deleted here after their expiry. The services of
 // other kinds expire their own objects. What ends because of the retention of its project is package retention's.
-var sweptKinds = []store.Kind{idempotency.Kind, store.KindEndUserUsage}
+var sweptKinds = []store.Kind{idempotency.Kind, store.KindEndUserUsage, store.KindApproval}
 
 const (
 	sweepInterval = time.Minute

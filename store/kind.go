@@ -69,6 +69,7 @@ const (
 	KindRetention         Kind = "retention"        // what a project sets
 	KindRetentionRecord   Kind = "retention.record" // of a batch that ended
 	KindHold              Kind = "hold"
+	KindApproval          Kind = "approval" // of a call that waits for a person
 )
 
 // OfContainer is a container as the parent of an object.
@@ -141,4 +142,5 @@ var Kinds = map[Kind][]Kind{
 	KindRetention:         nil,
 	KindRetentionRecord:   nil,
 	KindHold:              nil,
+	KindApproval:          nil,
 }

@@ -166,20 +166,6 @@ func (c *call) await(ctx context.Context, cmd *command.Command, patience time.Du
 	return shown(cmd, result)
 }
 
-// progress returns a function that sends the client output, or nil if the client does not want any.
-func (c *call) progress() func(string) {
-	token := c.request.Params.GetProgressToken()
-	if token == nil {
-		return nil
-	}
-	sent := 0
-	return func(text string) {
-		sent += len(text)
-		_ = c.request.Session.NotifyProgress(c.notify, &sdk.ProgressNotificationParams{ProgressToken: token,
-			Message: text, Progress: float64(sent)}) // the result has the output too
-	}
-}
-
 type waitInput struct {
 	CommandID string `json:"command_id"`
 	Wait      int    `json:"wait_seconds,omitempty" jsonschema:"How long to wait for its end. Default 50."`

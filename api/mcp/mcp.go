@@ -20,6 +20,7 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/exchange"
+	"github.com/berth-run/berth/approvals"
 	"github.com/berth-run/berth/cluster"
 	"github.com/berth-run/berth/container"
 	"github.com/berth-run/berth/container/command"
@@ -62,6 +63,9 @@ type Options struct {
 	// Link makes a link to a port for the caller of a request.
 	Link func(r *http.Request, c berth.Caller, id berth.ContainerID, port int, life time.Duration) (PortLink, error)
 
+	Approvals *approvals.Service // of calls of clients that cannot ask their user
+	Patience  time.Duration      // for which a call waits for the answer of a person; default 50 s
+
 	MaxBody   int64         // bytes of a request; default 16 MiB
 	KeepAlive time.Duration // after which a silent stream gets a comment; default 15 s
 	Calls     int           // of tools of a project that run at a time; default 128
@@ -96,6 +100,9 @@ func New(opts Options) *Door {
 	}
 	if opts.KeepAlive == 0 {
 		opts.KeepAlive = 15 * time.Second
+	}
+	if opts.Patience == 0 {
+		opts.Patience = 50 * time.Second
 	}
 	if opts.Calls == 0 {
 		opts.Calls = 128

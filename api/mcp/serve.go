@@ -16,6 +16,12 @@ import (
 	"github.com/berth-run/berth/internal/rule"
 )
 
+// Who approves the calls of a connection that change something.
+const (
+	askNever   = "never"
+	askConsole = "console" // a person in the console, also if the client could ask its user
+)
+
 // A visit is a request of the protocol: who sent it, and which container it means.
 type visit struct {
 	door    *Door
@@ -23,7 +29,7 @@ type visit struct {
 	caller  berth.Caller
 	session *session.Session // nil without sessions
 	spec    session.Spec
-	ask     bool // the client's user approves each call that changes something
+	ask     string // who approves each call that changes something: never, always or console
 }
 
 // post serves POST /mcp: a message of a client.

@@ -19,7 +19,7 @@ func (v *visit) read(r *http.Request) error {
 		Template:    q.Text("template"),
 		MemoryLimit: q.OneOf("memory_limit", "1g", "4g", "16g", "64g"),
 		IdleMinutes: int(q.Integer("idle_minutes", 0, 1, 1<<31-1)), Network: networkOf(q.Text("network"))}
-	v.ask = q.OneOf("approval", "always", "never") == "always"
+	v.ask = cmp.Or(q.OneOf("approval", "always", askConsole, askNever), askNever)
 	if err := q.End(); err != nil {
 		return err
 	}

@@ -65,9 +65,9 @@ var Imports = map[string][]string{
 	"files":                 {"", "audit", "blob", "store"},
 	"skills":                {"", "audit", "blob", "store"},
 	"secrets":               {"", "audit", "store"},
-	"sshkeys":               {"", "audit", "store"},
-	"schedules":             {"", "audit", "internal/backoff", "internal/clock", "internal/rule", "store"},
-	"files/uploads":         {"", "audit", "blob", "files", "store"},
+	"sshkeys":               {"", "audit", "store"}, "approvals": {"", "audit", "internal/clock", "store"},
+	"schedules":     {"", "audit", "internal/backoff", "internal/clock", "internal/rule", "store"},
+	"files/uploads": {"", "audit", "blob", "files", "store"},
 	"bundle": {"", "engine", "files", "guest", "layer", "internal/jsonscan", "internal/ration",
 		"internal/seal", "journal", "model", "container", "container/snapshot", "skills", "store", "tool"},
 	"container/build": {"", "cluster", "container", "container/snapshot", "files", "guest", "internal/clock",
@@ -154,7 +154,7 @@ var Imports = map[string][]string{
 	"threads":       {"", "engine", "files", "internal/rule", "journal", "model", "store", "vectorstore"},
 	"api": {"", "api/assistants", "api/chat", "api/e2b", "api/envd", "api/exchange", "api/mcp", "api/messages",
 		"api/openterminal", "api/preview", "api/request", "api/scim", "api/signin", "api/socket", "api/swerex",
-		"audit", "batch", "bundle", "completions", "container", "container/bash", "container/command",
+		"approvals", "audit", "batch", "bundle", "completions", "container", "container/bash", "container/command",
 		"container/process", "container/session", "container/snapshot", "container/volume", "conversations",
 		"diskspace", "docs", "enduser", "engine", "files", "files/uploads", "guest", "internal/conns",
 		"internal/jsonscan", "internal/nofile", "internal/rule", "journal", "model", "model/embedding", "project",
@@ -164,8 +164,8 @@ var Imports = map[string][]string{
 	"site":        {"", "console/assets", "site/manual"},
 	"site/manual": {}, "site/publish": {"site"},
 	"docs": {},
-	"api/mcp": {"", "api/exchange", "cluster", "container", "container/command", "container/session", "guest",
-		"internal/rule"},
+	"api/mcp": {"", "api/exchange", "approvals", "cluster", "container", "container/command", "container/session",
+		"guest", "internal/rule"},
 	"api/openterminal": {"", "api/exchange", "api/preview", "cluster", "container", "container/process",
 		"container/session", "guest", "internal/conns"},
 	"api/messages": {"", "api/exchange", "api/request", "batch", "engine", "files", "internal/rule", "journal", "model",
@@ -325,7 +325,7 @@ func checkDoors(imports map[string][]string) (broken []string) {
 
 // Clocked lists the packages that have a clock (internal/clock). They read the time and wait by it alone, because with
 // two clocks their tests would depend on the speed of the machine.
-var Clocked = []string{"audit", "container", "container/build", "container/deadline", "container/process",
+var Clocked = []string{"approvals", "audit", "container", "container/build", "container/deadline", "container/process",
 	"container/session", "container/snapshot", "container/volume", "enduser", "retention", "schedules"}
 
 // timed lists what a package with a clock must not use: these read the time of the system, or wait by it.
