@@ -132,6 +132,8 @@ func New(api http.Handler, log *slog.Logger, options ...Option) *Console {
 	c.on("GET /console/usage.csv", handle((*usagePage).export))
 	c.on("GET /console/storage", handle((*storagePage).show))
 	c.on("POST /console/storage", handle((*storagePage).change))
+	c.on("GET /console/retention", handle((*retentionPage).show))
+	c.on("POST /console/retention", handle((*retentionPage).change))
 	c.on("GET /console/templates/{template}", handle((*templatePage).show))
 	c.on("POST /console/templates/{template}", handle((*templatePage).create))
 	c.on("GET /console/webhooks", handle((*webhooksPage).show))

@@ -34,11 +34,16 @@ var (
 		{"timer", "Schedules", "/console/schedules", "page"},
 		{"plug", "Connect a client", "/console/connect", "page"},
 		{"waypoints", "Traces", "/console/traces", "page"}, {"database", "Storage", "/console/storage", "page"},
-		{"layers", "Snapshots", "/console/snapshots", "page"}, {"webhook", "Webhooks", "/console/webhooks", "page"},
+		{"layers", "Snapshots", "/console/snapshots", "page"},
+		{"history", "Retention and legal holds", "/console/retention", "page"},
+		{"ban", "Refused connections", "/console/refused", "page"},
+		{"webhook", "Webhooks", "/console/webhooks", "page"},
 		{"users", "End users", "/console/end-users", "page"},
 		{"chart-column", "Usage", "/console/usage", "page"}}
 	operatorPages = []place{{"house", "Home", Path, "page"}, {"folder-kanban", "Projects", "/console/projects", "page"},
 		{"chart-column", "Usage", "/console/usage", "page"},
+		{"triangle-alert", "Health", "/console/health", "page"},
+		{"ban", "Refused connections", "/console/refused", "page"},
 		{"key-round", "Admin keys", "/console/admin-keys", "page"}, {"scroll-text", "Audit", "/console/audit", "page"}}
 )
 

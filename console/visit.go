@@ -74,7 +74,8 @@ func (p *page) Link(path, icon, label string) navLink {
 	case "/console/responses":
 		here = here || p.Path == "/console/compare"
 	case "/console/storage":
-		here = here || p.Path == "/console/snapshots" || strings.HasPrefix(p.Path, "/console/templates/")
+		here = here || p.Path == "/console/snapshots" || p.Path == "/console/retention" ||
+			strings.HasPrefix(p.Path, "/console/templates/")
 	}
 	return navLink{path, icon, label, here, p.Waiting()}
 }

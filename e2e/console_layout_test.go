@@ -82,7 +82,7 @@ func (b *browser) checkLayout(s *server, data string, pages []consolePage) {
 
 // lists are the pages that any project has.
 func lists() (pages []consolePage) {
-	for _, path := range []string{"", "responses", "responses?status=waiting", "responses?search=zzz", "responses?sort=cost&range=14d", "refused", "health", "responses?tag=a:b", "containers",
+	for _, path := range []string{"", "responses", "responses?status=waiting", "responses?search=zzz", "responses?sort=cost&range=14d", "refused", "health", "retention", "responses?tool=shell&key=key_none", "responses?tag=a:b", "containers",
 		"containers?name=zzz", "new", "connect", "compare", "templates/none", "files?q=zzz",
 		"traces", "end-users", "storage", "snapshots", "webhooks", "usage", "usage?by=tool", "audit?action=none", "responses/resp_none"} {
 		pages = append(pages, consolePage{path, path, ""})
@@ -123,6 +123,8 @@ func TestConsoleLayout(t *testing.T) {
 		}
 	}
 	s.snapshotNamed(named.ID, long)
+	s.create("holds", map[string]any{"reason": long + " " + attack[:200]})
+	s.create("holds", map[string]any{"reason": attack[:200], "object_id": named.ID})
 	tagged := shellTask(long + " " + attack)
 	tagged.Metadata = map[string]string{long[:60]: long + " " + attack[:100], "team": attack[:100]}
 	hung, err := s.client().Responses.New(t.Context(), tagged)
@@ -230,14 +232,14 @@ func TestConsoleNewPages(t *testing.T) {
 	s := newServer(t)
 	b := newBrowser(t, 1280)
 	const hostile = `%22%3E%3Cimg%20src=x%20onerror=window.pwned=1%3E`
-	for _, path := range []string{"?x=", "palette?q=", "responses?range=", "responses?sort=cost&range=", "responses?sort=", "refused?after=1&x=", "responses?status=completed&range=", "usage?by=", "new?from=",
+	for _, path := range []string{"?x=", "palette?q=", "responses?range=", "responses?sort=cost&range=", "responses?sort=", "refused?after=1&x=", "retention?after=1&x=", "responses?key=", "responses?tool=", "responses?status=completed&range=", "usage?by=", "new?from=",
 		"containers?name=", "responses?open=", "responses?tag=", "compare?a=", "files?q=", "skills?q=", "templates/"} {
 		b.open(s.url + "/console/" + path + hostile)
 		checkHarmless(b, path, "main img, main script, body > img, li img")
 	}
 	_, other := twoProjects(t, s)
 	running := s.inBackground("Secret of the first project")
-	for _, path := range []string{"waiting", "palette?q=secret", "usage.csv", "usage?by=tool", "compare", "templates/base", "refused", "health", "responses?sort=cost",
+	for _, path := range []string{"waiting", "palette?q=secret", "usage.csv", "usage?by=tool", "compare", "templates/base", "refused", "health", "retention", "responses?sort=cost",
 		"compare?a=" + running.ID, "responses?tag=a:b", "responses?open=" + running.ID,
 		"new?from=" + running.ID} {
 		resp, err := http.Get(s.url + "/console/" + path) // without a session

@@ -242,7 +242,7 @@ func TestConsoleNounAttacks(t *testing.T) {
 
 	forms := []string{"conversations/conv_x", "prompts", "prompts/pmpt_x", "skills", "skills/skill_x", "files", "files/" + raw, "vector-stores",
 		"vector-stores/vs_x", "batches", "batches/batch_x",
-		"storage", "templates/base"}
+		"storage", "templates/base", "retention"}
 	for _, path := range forms {
 		for name, change := range map[string]func(*http.Request){
 			"without a token": func(*http.Request) {},

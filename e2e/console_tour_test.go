@@ -71,7 +71,7 @@ func tour(s *server, b *browser) []consolePage {
 		{"resources", container + "/resources",
 			`document.querySelector("#charts polyline").getAttribute("points").split(" ").length > 5`},
 		{"network", container + "/network", ""}, {"refused", "refused", ""}, {"timeline", container + "/snapshots", ""},
-		{"ports", container + "/ports", ""}, {"snapshots", "snapshots", ""},
+		{"ports", container + "/ports", ""}, {"snapshots", "snapshots", ""}, {"retention", "retention", ""},
 		{"responses", "responses", ""}, {"response", "responses/" + last, ""},
 		{"response-first", "responses/" + first.ID, ""}, {"approval", "responses/" + asks.ID, ""},
 		{"branches", "responses/" + last + "/branches", ""}, {"new", "new", ""}, {"connect", "connect", ""},

@@ -45,7 +45,7 @@ var suites = []suite{
 		"TestConsoleContainerAttacks", "TestConsoleApproval", "TestConsoleNew", "TestConsoleOtherModel",
 		"TestConsoleTime", "TestConsoleOperations", "TestConsoleAdmin", "TestConsoleScreenshots",
 		"TestConsoleEarlier", "TestConsoleTerminals", "TestConsoleTerminalAttacks", "TestConsoleText",
-		"TestConsoleTypedSearch", "TestConsoleUsageRuns", "TestConsoleTemplate", "TestConsoleCompare",
+		"TestConsoleTypedSearch", "TestConsoleRetention", "TestConsoleUsageRuns", "TestConsoleTemplate", "TestConsoleCompare",
 		"TestConsoleKeys", "TestConsoleRequests", "TestConsoleOff", "TestConsoleTraces", "TestContents",
 		"TestGoConversation", "TestConversationCrash", "TestCopiedState", "TestDamagedState", "TestDeaths",
 		"TestDescriptorsRunOut", "TestDesktop", "TestDesktopHostile", "TestDesktopHostileScreen", "TestDesktopTemplates",
