@@ -83,7 +83,7 @@ func (p *healthPage) fill(spent []spending, now time.Time) {
 	}
 	for _, d := range disks(s.Disk) {
 		p.Alerts = append(p.Alerts, alert{d.Low, "BerthDiskLow",
-			fmt.Sprintf("Volume of %s: %s free of %s", d.Area, size(d.FreeBytes), size(d.Bytes)),
+			fmt.Sprintf("%s free of %s: volume of %s", size(d.FreeBytes), size(d.Bytes), d.Area),
 			"delete snapshots and templates, or enlarge the volume"})
 	}
 	for _, u := range s.Upstreams {
@@ -102,15 +102,15 @@ func (p *healthPage) fill(spent []spending, now time.Time) {
 	ended := r.Completed + r.Incomplete + r.Failed + r.Cancelled
 	fails := ended >= failuresMin && percentOf(r.Failed, ended) > failureAlert
 	p.Alerts = append(p.Alerts, alert{fails, "BerthResponsesFail",
-		fmt.Sprintf("Responses: %s of %s failed since the start of the server", count64(r.Failed), count64(ended)),
+		fmt.Sprintf("%s of %s responses failed since the start of the server", count64(r.Failed), count64(ended)),
 		"the log's lines with level=ERROR; most often an upstream"})
 	for _, pool := range s.Pools {
 		asked := pool.Hits + pool.Misses
 		misses := asked >= failuresMin && percentOf(pool.Misses, asked) > missAlert
 		of := cmp.Or(short(pool.Template), "the default template")
 		p.Alerts = append(p.Alerts, alert{misses, "BerthPoolTooSmall",
-			fmt.Sprintf("Pool of %s (%s): %s of %s containers did not start from it", of, pool.MemoryLimit,
-				count64(pool.Misses), count64(asked)), "a larger containers.pool"})
+			fmt.Sprintf("%s of %s containers did not start from the pool of %s (%s)", count64(pool.Misses),
+				count64(asked), of, pool.MemoryLimit), "a larger containers.pool"})
 	}
 	for _, s := range spent {
 		if s.Limit == nil {
@@ -121,7 +121,7 @@ func (p *healthPage) fill(spent []spending, now time.Time) {
 			of += ", key " + s.Key
 		}
 		p.Alerts = append(p.Alerts, alert{s.Percent() >= spendAlert, "",
-			fmt.Sprintf("Spending of %s: %s of %s this month", of, money(&s.Used), money(s.Limit)),
+			fmt.Sprintf("%s of %s spent this month: %s", money(&s.Used), money(s.Limit), of),
 			"raise the limit, or look at its usage"})
 	}
 	p.Backup = backupView{Last: s.LastBackup}

@@ -22,8 +22,8 @@ func TestHealth(t *testing.T) {
 		"/v1/responses":          listed(),
 	}}
 	page := api.page(t, "health")
-	for _, want := range []string{"the database x&lt;img", "Volume of files: 1 B free of 100 B", "3 of 4 turns failed",
-		"Pool of the default template (1g): 10 of 20", "Spending of proj_1", "Backup: none is known", "6 to look at", "KEY_A", "in 30 s",
+	for _, want := range []string{"the database x&lt;img", "1 B free of 100 B: volume of files", "3 of 4 turns failed",
+		"10 of 20 containers did not start from the pool of the default template (1g)", "spent this month: proj_1", "Backup: none is known", "6 to look at", "KEY_A", "in 30 s",
 		"Resting", "berth restore /backup"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page has no %q", want)
