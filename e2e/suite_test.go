@@ -68,8 +68,8 @@ var suites = []suite{
 		"TestDocs", "TestDocsAccessible", "TestDocsReading", "TestDocsSearch", "TestDocsSite", "TestDocsWithoutKey",
 	}},
 	{"test-clients", []string{
-		"TestClientsClaude", "TestClientsCodex", "TestClientsContinue", "TestClientsExamples", "TestClientsGo", "TestClientsMCP",
-		"TestClientsMCPInContainer", "TestClientsOpencode",
+		"TestClientsClaude", "TestClientsCline", "TestClientsCodex", "TestClientsContinue", "TestClientsExamples",
+		"TestClientsGo", "TestClientsMCP", "TestClientsMCPInContainer", "TestClientsOpencode", "TestClientsQwen",
 	}},
 	{"test-cluster", []string{
 		"TestPodsProof", "TestPodsAgentProof", "TestPodsPaused", "TestPodsStart", "TestPodsAgentStart",
