@@ -122,7 +122,10 @@ type ExpiresAfter struct {
 type NetworkPolicy struct {
 	Type           string   `json:"type"`
 	AllowedDomains []string `json:"allowed_domains,omitempty"`
-	Denied         []string `json:"denied_addresses,omitempty"` // such as "198.51.100.0/24"; of "open" only
+	// AllowedRequests restrict the requests to hosts of AllowedDomains that they name, such as
+	// "GET api.example.com/repos/**"; of "allowlist" only.
+	AllowedRequests []string `json:"allowed_requests,omitempty"`
+	Denied          []string `json:"denied_addresses,omitempty"` // such as "198.51.100.0/24"; of "open" only
 	// in requests only; never stored or shown with the policy
 	DomainSecrets []DomainSecret `json:"domain_secrets,omitempty"`
 

@@ -240,7 +240,7 @@ func (m *importRun) readContainer(ctx context.Context, k *ManifestContainer) err
 		Name:   "import", MemoryLimit: k.MemoryLimit, ExpiresAfter: k.ExpiresAfter,
 		// without secrets
 		NetworkPolicy: berth.NetworkPolicy{Type: k.Network.Type, AllowedDomains: k.Network.AllowedDomains,
-			Denied: k.Network.Denied},
+			AllowedRequests: k.Network.AllowedRequests, Denied: k.Network.Denied},
 		Berth: berth.ContainerBerth{Template: k.Template, Reason: "imported", LastSnapshot: snap.Snapshot.ID}}
 	m.done.SnapshotID, m.done.ContainerID, m.done.Template = snap.Snapshot.ID, id, k.Template
 	m.done.Missing = o.Templates != nil && !o.Templates(ctx, m.project, k.Template)

@@ -12,14 +12,15 @@ import (
 
 // A networkPage is the page of what a container may reach, what it has reached, and by whom.
 type networkPage struct {
-	Tab     tab
-	Changes []flow     // of the policy, the newest first
-	Hosts   []*hostRow // the latest first
-	Policy  []string   // hosts that the container may reach
-	Denied  bool       // nothing may be reached
-	Open    bool       // every host may be reached
-	Group   *berth.GroupNetwork
-	Missing bool // the record was cut
+	Tab      tab
+	Changes  []flow     // of the policy, the newest first
+	Hosts    []*hostRow // the latest first
+	Policy   []string   // hosts that the container may reach
+	Requests []string   // to which alone the hosts that they name are restricted
+	Denied   bool       // nothing may be reached
+	Open     bool       // every host may be reached
+	Group    *berth.GroupNetwork
+	Missing  bool // the record was cut
 
 	Who map[string]string // names of keys, by their ids
 }
@@ -49,7 +50,7 @@ func (p *networkPage) show(v *visit) error {
 		return err
 	}
 	*p = networkPage{Tab: tab{c, "network", v.formToken()}}
-	p.Policy = c.NetworkPolicy.AllowedDomains
+	p.Policy, p.Requests = c.NetworkPolicy.AllowedDomains, c.NetworkPolicy.AllowedRequests
 	p.Denied = c.NetworkPolicy.Type == "disabled"
 	p.Open = !p.Denied && len(p.Policy) == 0
 	p.Group = c.Berth.Network

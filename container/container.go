@@ -182,7 +182,7 @@ func (svc *Service) SetNetworkPolicy(ctx context.Context, c berth.Caller, id ber
 		return berth.Invalid("network_policy.domain_secrets",
 			"The network policy of a container with secrets cannot be changed.")
 	}
-	if present != nil && next != nil && len(next.access.transforms) > 0 {
+	if present != nil && next != nil && next.access.ca != nil {
 		// Programs that run trust the present authority.
 		next.access.ca = cmp.Or(present.present().ca, next.access.ca)
 	}

@@ -23,7 +23,7 @@ type network struct {
 type access struct {
 	policy     *egress.Policy
 	transforms []egress.Transform
-	ca         *egress.Authority  // nil without secrets and transforms
+	ca         *egress.Authority  // nil without secrets, transforms and rules for requests
 	proxy      *berth.EgressProxy // the client's own; may be nil
 }
 

@@ -108,7 +108,10 @@ func (ns *networks) parse(id berth.ContainerID, n *berth.NetworkPolicy, transfor
 	if err := out.add(n.DomainSecrets); err != nil {
 		return nil, err
 	}
-	if len(out.secrets) > 0 || len(transforms) > 0 {
+	if err := addRequests(policy, n.AllowedRequests); err != nil {
+		return nil, err
+	}
+	if len(out.secrets) > 0 || len(transforms) > 0 || len(policy.Requests) > 0 {
 		var err error
 		if out.access.ca, err = egress.NewAuthority(string(id)); err != nil {
 			return nil, err
@@ -149,6 +152,48 @@ func (ns *networks) addRules(p *egress.Policy, domains []string) error {
 		p.Rules = append(p.Rules, r)
 	}
 	return nil
+}
+
+// addRequests adds the rules for requests. A rule for a host that can be reached another way would restrict nothing, so
+// it is refused.
+func addRequests(p *egress.Policy, requests []string) error {
+	if len(requests) > maxDomains {
+		return berth.Invalid("network_policy.allowed_requests", "A network policy has at most %d 'allowed_requests'.",
+			maxDomains)
+	}
+	for i, text := range requests {
+		at := fmt.Sprintf("network_policy.allowed_requests[%d]", i)
+		r, err := egress.ParseRequestRule(text)
+		if err != nil {
+			return berth.Invalid(at, "Invalid request: %v.", err)
+		}
+		if p.Open {
+			return berth.Invalid(at, "The network policy 'open' reaches every host by its address, so it cannot have "+
+				"'allowed_requests'. Use an allowlist.")
+		}
+		if !allowsName(p, egress.Rule{Name: r.Host}) {
+			return berth.Invalid(at, "The host '%s' of a request is not among 'allowed_domains'.", r.Host)
+		}
+		p.Requests = append(p.Requests, r)
+	}
+	if len(p.Requests) == 0 {
+		return nil
+	}
+	for i, r := range p.Rules {
+		if r.Prefix.IsValid() && !r.UDP && slices.ContainsFunc(egress.DefaultPorts, r.HasPort) {
+			return berth.Invalid(fmt.Sprintf("network_policy.allowed_domains[%d]", i),
+				"The address '%s' may lead to a host of 'allowed_requests'. Allow it by a name, or at another port.", r)
+		}
+	}
+	return nil
+}
+
+// allowsName reports whether a rule of a policy covers a name, at any port.
+func allowsName(p *egress.Policy, name egress.Rule) bool {
+	return slices.ContainsFunc(p.Rules, func(a egress.Rule) bool {
+		a.Ports = nil
+		return egress.Covers([]egress.Rule{a}, name)
+	})
 }
 
 // denied parses the denied addresses of a policy: addresses and prefixes.
@@ -193,10 +238,7 @@ func (n *network) add(secrets []berth.DomainSecret) error {
 		if err != nil || r.Name == "" || r.Name == "*" || len(r.Ports) > 0 {
 			return berth.Invalid(at+".domain", "Invalid domain: expected a name or *.name.")
 		}
-		if !n.access.policy.Open && !slices.ContainsFunc(n.access.policy.Rules, func(a egress.Rule) bool {
-			a.Ports = nil
-			return egress.Covers([]egress.Rule{a}, r)
-		}) {
+		if !n.access.policy.Open && !allowsName(n.access.policy, r) {
 			return berth.Invalid(at+".domain", "The domain '%s' of a secret is not among 'allowed_domains'.", s.Domain)
 		}
 		if !variableName.MatchString(s.Name) || strings.HasPrefix(s.Name, "BERTH_") {
@@ -223,7 +265,7 @@ func (s *instance) accepts(want *berth.NetworkPolicy) bool {
 	}
 	have := s.networkPolicy()
 	if want.Type != have.Type || !slices.Equal(want.AllowedDomains, have.AllowedDomains) || !slices.Equal(want.Denied,
-		have.Denied) {
+		have.Denied) || !slices.Equal(want.AllowedRequests, have.AllowedRequests) {
 		return false
 	}
 	var secrets []egress.Secret
@@ -240,5 +282,6 @@ func withoutSecrets(n *berth.NetworkPolicy) berth.NetworkPolicy {
 	if n == nil {
 		return berth.NetworkPolicy{Type: networkDisabled}
 	}
-	return berth.NetworkPolicy{Type: n.Type, AllowedDomains: n.AllowedDomains, Denied: n.Denied}
+	return berth.NetworkPolicy{Type: n.Type, AllowedDomains: n.AllowedDomains, AllowedRequests: n.AllowedRequests,
+		Denied: n.Denied}
 }

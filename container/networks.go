@@ -23,7 +23,7 @@ type networks struct {
 	neighbours *neighbours
 }
 
-// kindNetwork is the kind of the object that holds a container's sealed secrets and transforms.
+// kindNetwork is the kind of the object that holds a container's sealed secrets, transforms and authority.
 const kindNetwork = store.KindContainerNetwork
 
 // networkState is the part of a network that is stored, so that a container outlives its server.
@@ -41,7 +41,7 @@ func (ns *networks) secretsObject(s *instance, n *network) (*store.Object, error
 		return nil, nil
 	}
 	a := n.present()
-	if len(n.secrets) == 0 && len(a.transforms) == 0 && a.proxy == nil {
+	if a.ca == nil && a.proxy == nil {
 		return nil, nil
 	}
 	saved := networkState{Secrets: n.secrets, Transforms: a.transforms, Proxy: a.proxy}

@@ -35,7 +35,7 @@ type crossing struct {
 // Otherwise the client must first send a name for comparison.
 func (c *crossing) dialsFirst() bool {
 	return c.decision.neighbour != nil || c.target.UDP ||
-		c.target.Port != 443 && c.target.Port != 80 && !c.gate.fillsFor(c.target.Host).any()
+		c.target.Port != 443 && c.target.Port != 80 && !c.gate.fillsFor(c.target.Host).reads()
 }
 
 // serve forwards the connection according to the first bytes of its client. A name on the
@@ -64,7 +64,7 @@ func (c *crossing) serve(client *countedConn, host net.Conn) error {
 		return refusal("not TLS on port 443")
 	case looksLikeHTTP(client.in) == isHTTP:
 		if !c.decision.Private {
-			what = fills{} // others on the network could read them
+			what = fills{requests: what.requests} // others on the network could read the secrets
 		}
 		return c.serveHTTP(client, what, nil)
 	}
@@ -81,7 +81,7 @@ func (c *crossing) serveTLS(client *countedConn, what fills) error {
 	}
 	replay := client.replay(seen)
 	_ = client.SetReadDeadline(time.Time{})
-	if what.any() {
+	if what.reads() {
 		return c.intercept(replay, what)
 	}
 	host, err := c.dial(c.ctx)

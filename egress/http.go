@@ -139,12 +139,15 @@ type forwarder struct {
 }
 
 func (f *forwarder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if err := f.crossing.checkRequest(r); err != nil {
+	err := f.crossing.checkRequest(r)
+	if err == nil {
+		err = checkRules(f.fills.requests, r)
+	}
+	if err != nil {
 		f.refuse(w, err)
 		return
 	}
 	if f.fills.transform != nil {
-		var err error
 		if f.fields, err = f.crossing.fields(r.Context(), f.fills.transform); err != nil {
 			f.refuse(w, err)
 			return
@@ -171,7 +174,7 @@ func (f *forwarder) rewrite(r *httputil.ProxyRequest) {
 			r.Out.URL.Host = target.Host
 		}
 	}
-	if !mayUpgrade(r.Out.Header.Get("Upgrade"), f.fills.any()) {
+	if !mayUpgrade(r.Out.Header.Get("Upgrade"), f.fills.reads()) {
 		r.Out.Header.Del("Upgrade")
 		r.Out.Header.Del("Connection")
 	}

@@ -30,6 +30,8 @@ type Policy struct {
 	Open   bool           // allows any public name or address at DefaultPorts
 	Denied []netip.Prefix // exceptions from Open, also as what a name leads to; Rules beat them
 	Rules  []Rule         // allow more
+
+	Requests []RequestRule // restrict the requests to hosts that Rules allow
 }
 
 // A Target is the destination of a connection.

@@ -41,15 +41,19 @@ func (g *Gate) secretsFor(host string) []Secret {
 	return found
 }
 
-// fills are the secrets filled in requests to one host.
+// fills are the secrets filled in requests to one host, and the rules for these requests.
 type fills struct {
 	secrets   []Secret
-	transform *Transform // nil: none
+	transform *Transform    // nil: none
+	requests  []RequestRule // nil: all are allowed
 }
 
 func (g *Gate) fillsFor(host string) fills {
-	return fills{g.secretsFor(host), g.transformFor(host)}
+	return fills{g.secretsFor(host), g.transformFor(host), g.Policy.requestsFor(host)}
 }
+
+// reads reports whether the requests must be read: whatever else reaches the host is refused.
+func (f fills) reads() bool { return f.any() || len(f.requests) > 0 }
 
 func (f fills) any() bool { return len(f.secrets) > 0 || f.transform != nil }
 

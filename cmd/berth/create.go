@@ -47,7 +47,7 @@ func containerFlags(cmd *cobra.Command) *containerOptions {
 	cmd.Flags().StringArrayVar(&o.secrets, "secret", nil,
 		"HOST=NAME: allow the host, and send it the value of the environment variable NAME where the container sends $NAME, which holds a placeholder; may be repeated")
 	cmd.Flags().StringArrayVar(&o.allow, "allow", nil,
-		"host that the container may reach, such as pypi.org or *.example.com:443; may be repeated")
+		"host that the container may reach, such as pypi.org or *.example.com:443; or requests to a host, such as 'GET api.example.com/repos/**'; may be repeated")
 	cmd.Flags().BoolVar(&o.open, "open-network", false, "allow every public host")
 	cmd.Flags().StringArrayVar(&o.files, "file", nil, "file to upload into /mnt/data; may be repeated")
 	cmd.Flags().StringArrayVar(&o.volumes, "volume", nil,
@@ -174,6 +174,22 @@ func (o *containerOptions) check() error {
 	return nil
 }
 
+// allowed divides the values of --allow into hosts and requests, such as "GET example.com/". The host of a request is
+// allowed, too.
+func allowed(values []string) (hosts, requests []string) {
+	for _, v := range values {
+		host := v
+		if _, rest, ok := strings.Cut(v, " "); ok {
+			requests = append(requests, v)
+			host, _, _ = strings.Cut(rest, "/")
+		}
+		if !slices.Contains(hosts, host) {
+			hosts = append(hosts, host)
+		}
+	}
+	return hosts, requests
+}
+
 // body returns the fields that a request for a container and a container_auto of a tool share.
 func (o *containerOptions) body(ctx context.Context, c *client) (map[string]any, error) {
 	body := map[string]any{}
@@ -183,7 +199,8 @@ func (o *containerOptions) body(ctx context.Context, c *client) (map[string]any,
 	if o.open {
 		body["network_policy"] = berth.NetworkPolicy{Type: "open"}
 	} else if len(o.allow) > 0 {
-		body["network_policy"] = berth.NetworkPolicy{Type: "allowlist", AllowedDomains: o.allow,
+		hosts, requests := allowed(o.allow)
+		body["network_policy"] = berth.NetworkPolicy{Type: "allowlist", AllowedDomains: hosts, AllowedRequests: requests,
 			DomainSecrets: o.domainSecrets}
 	}
 	if o.source.SnapshotID != "" {

@@ -11,7 +11,7 @@ var NetworkPolicies = map[string]Rule{
 	"open": Object(Fields{"type": AnyText, "allowed_domains": List(Text(1, 300), 200),
 		"denied_addresses": List(Text(1, 64), 100)}),
 	"allowlist": Object(Fields{
-		"type": AnyText, "allowed_domains": List(Text(1, 300), 200),
+		"type": AnyText, "allowed_domains": List(Text(1, 300), 200), "allowed_requests": List(Text(1, 512), 200),
 		"domain_secrets": List(Object(Fields{"domain": Text(1, 300), "name": Text(1, 128), "value": Text(1, 10<<20)},
 			"domain", "name", "value"), 32),
 	}, "allowed_domains"),
