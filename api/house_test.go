@@ -477,7 +477,7 @@ func (d *guestDriver) Stats(_ context.Context, id string) (sandbox.Stats, error)
 	if d.boxes[id] == nil {
 		return sandbox.Stats{}, sandbox.ErrNotFound
 	}
-	return sandbox.Stats{State: sandbox.StateRunning, Memory: 1 << 20}, nil
+	return sandbox.Stats{State: sandbox.StateRunning, Memory: 1 << 20, CPU: time.Second}, nil
 }
 
 func (d *guestDriver) Destroy(_ context.Context, id string) error {

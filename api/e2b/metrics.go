@@ -71,9 +71,7 @@ func (h *meter) read(ctx context.Context, p berth.ProjectID, id berth.ContainerI
 	m := metric{At: now.UTC().Format(time.RFC3339), AtUnix: now.Unix(), CPUCount: max(1, int(h.cpu)),
 		MemUsed: s.Memory.Bytes, MemTotal: s.Memory.LimitBytes,
 		DiskUsed: s.Disk.Bytes, DiskTotal: s.Disk.LimitBytes}
-	if s.UptimeSeconds > 0 {
-		m.CPUUsedPct = 100 * s.CPUSeconds / float64(s.UptimeSeconds)
-	}
+	m.CPUUsedPct = 100 * s.CPUSeconds / float64(max(1, s.UptimeSeconds))
 	return m, m.MemUsed > 0, nil
 }
 
