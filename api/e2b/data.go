@@ -297,6 +297,14 @@ func (d *dataPlane) awake(r *http.Request, to target) error {
 			return cmp.Or(err, mayNotResume(to.id))
 		}
 	}
+	done, err := d.deadlines.Turn(r.Context(), to.id)
+	if err != nil {
+		return err
+	}
+	defer done()
+	if rec, err = d.deadlines.IfPaused(r.Context(), to.Project, to.id); err != nil || rec == nil {
+		return err // another request has resumed it
+	}
 	if err := d.deadlines.Resume(r.Context(), to.Project, to.id, rec); err != nil {
 		return err
 	}

@@ -36,6 +36,11 @@ func (h *sandboxes) pause(x *exchange.Exchange, r *http.Request, c berth.Caller)
 		return err
 	}
 	id := sandboxOf(r)
+	done, err := h.deadlines.Turn(r.Context(), id)
+	if err != nil {
+		return err
+	}
+	defer done()
 	rec, _, err := h.deadlines.Read(r.Context(), c.Project, id)
 	if err != nil {
 		return err

@@ -397,6 +397,11 @@ func (h *sandboxes) connect(x *exchange.Exchange, r *http.Request, c berth.Calle
 		return err
 	}
 	id := sandboxOf(r)
+	done, err := h.deadlines.Turn(r.Context(), id)
+	if err != nil {
+		return err
+	}
+	defer done()
 	before, _, err := h.deadlines.Read(r.Context(), c.Project, id)
 	if err != nil {
 		return err

@@ -18,6 +18,7 @@ const maxPauseTries = 20
 
 // Pause pauses a sandbox. It remains until a client resumes or deletes it, or its container
 // expires. Connections to it end, while their processes stay; a call of a response that runs in it is a conflict.
+// The caller has the sandbox's turn.
 //
 // With FilesOnly, Resume starts the sandbox anew with its files.
 func (d *Records) Pause(ctx context.Context, p berth.ProjectID, id berth.ContainerID, keep Kept) error {
@@ -53,7 +54,7 @@ const (
 // Kept is what a sandbox keeps while it is paused.
 type Kept int
 
-// Resume resumes a container of a sandbox that is paused. SetResumed must follow in its record.
+// Resume resumes a container of a sandbox that is paused. SetResumed must follow in its record, in the same turn.
 func (d *Records) Resume(ctx context.Context, p berth.ProjectID, id berth.ContainerID, rec *Record) error {
 	if rec.FilesOnly {
 		return d.Containers.Reboot(ctx, p, id, rec.Env)

@@ -18,6 +18,7 @@ type Records struct {
 	*Events
 	*Cache
 	connections connections
+	turns       turns
 }
 
 // Create saves the record of a new sandbox with the event of its creation. made is its container.

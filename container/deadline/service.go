@@ -125,6 +125,11 @@ func (d *Service) timeOut(ctx context.Context, p berth.ProjectID, id berth.Conta
 	if err != nil || place.Server != "" {
 		return err // that server ends it
 	}
+	done, err := d.Turn(ctx, id) // a client that resumes the sandbox may set a later deadline
+	if err != nil {
+		return err
+	}
+	defer done()
 	rec, _, err := d.readStored(ctx, p, id)
 	switch {
 	case berth.ErrorCode(err) == berth.CodeNotFound:

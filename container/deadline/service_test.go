@@ -30,6 +30,7 @@ type fakeContainers struct {
 	status map[berth.ContainerID]string
 	busy   map[berth.ContainerID]int // pauses that a call still prevents
 	ended  func(berth.ProjectID, berth.ContainerID)
+	held   chan struct{} // if it is set, pauses end when it is closed
 }
 
 func (f *fakeContainers) Get(_ context.Context, _ berth.ProjectID, id berth.ContainerID) (*berth.Container, error) {
@@ -56,6 +57,9 @@ func (f *fakeContainers) set(id berth.ContainerID, from, to string) (*berth.Cont
 }
 
 func (f *fakeContainers) Pause(_ context.Context, _ berth.ProjectID, id berth.ContainerID) (*berth.Container, error) {
+	if f.held != nil {
+		<-f.held
+	}
 	return f.set(id, "running", "paused")
 }
 
@@ -158,6 +162,16 @@ func (b *bench) want(id berth.ContainerID, state string) {
 	}
 }
 
+// settle waits until a pause or its record does not change any more: the container is paused first.
+func (b *bench) settle(id berth.ContainerID) {
+	b.Helper()
+	done, err := b.Turn(b.Context(), id)
+	if err != nil {
+		b.Fatal(err)
+	}
+	done()
+}
+
 // events returns the types of a sandbox's events, the oldest first.
 func (b *bench) events(id berth.ContainerID) (all []berth.EventType) {
 	b.Helper()
@@ -231,6 +245,7 @@ func TestDeadlinePauses(t *testing.T) {
 		b.want(box, "paused")
 		b.pass(2 * time.Hour)
 		b.want(box, "paused")
+		b.settle(box)
 		rec, err := b.IfPaused(b.Context(), project, box)
 		if err != nil || rec == nil {
 			b.Fatalf("IfPaused: got %v, %v", rec, err)
@@ -245,6 +260,65 @@ func TestDeadlinePauses(t *testing.T) {
 		if err != nil {
 			b.Fatal(err)
 		}
+		b.want(box, "running")
+		b.pass(time.Minute)
+		b.want(box, "paused")
+	})
+}
+
+// A client that connects while a sandbox is being paused waits for the end of the pause, and then resumes it.
+func TestConnectDuringPause(t *testing.T) {
+	inBubble(t, func(b *bench) {
+		b.containers.held = make(chan struct{})
+		b.create(box, deadline.OnTimeoutPause, 30*time.Second)
+		b.pass(30 * time.Second)
+		var rec *deadline.Record
+		var connecting sync.WaitGroup
+		connecting.Go(func() {
+			done, err := b.Turn(b.Context(), box)
+			if err != nil {
+				b.Error(err)
+				return
+			}
+			defer done()
+			if rec, err = b.IfPaused(b.Context(), project, box); err != nil {
+				b.Error(err)
+			}
+		})
+		ctx, cancel := context.WithTimeout(b.Context(), time.Second)
+		defer cancel()
+		if _, err := b.Turn(ctx, box); !errors.Is(err, context.DeadlineExceeded) {
+			b.Errorf("a client that leaves: got %v", err)
+		}
+		close(b.containers.held)
+		connecting.Wait()
+		if rec == nil {
+			b.Error("the client connected to a sandbox that is not paused yet")
+		}
+	})
+}
+
+// A deadline that passes while a client sets a later one in its turn pauses nothing.
+func TestDeadlineDuringConnect(t *testing.T) {
+	inBubble(t, func(b *bench) {
+		b.create(box, deadline.OnTimeoutPause, 30*time.Second)
+		done, err := b.Turn(b.Context(), box)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.pass(31 * time.Second)
+		b.want(box, "running")
+		_, err = b.Update(b.Context(), project, box, func(rec *deadline.Record) error {
+			if !rec.Paused {
+				b.SetDeadline(project, box, rec, time.Now().Add(time.Minute).Unix())
+			}
+			return nil
+		})
+		if err != nil {
+			b.Fatal(err)
+		}
+		done()
+		b.pass(time.Second)
 		b.want(box, "running")
 		b.pass(time.Minute)
 		b.want(box, "paused")
@@ -267,6 +341,7 @@ func TestDeadlinePausesFilesOnly(t *testing.T) {
 		})
 		b.pass(30 * time.Second)
 		b.want(box, "paused")
+		b.settle(box)
 		rec, err := b.IfPaused(b.Context(), project, box)
 		if err != nil || rec == nil || !rec.FilesOnly {
 			b.Fatalf("IfPaused: got %+v, %v", rec, err)
