@@ -159,7 +159,8 @@ func TestClientsTable(t *testing.T) {
 			name = "**" + name + "**"
 		}
 		row := fmt.Sprintf("| %s | %s |", name, c.version(t))
-		table += fmt.Sprintf("%s %s | %s |\n", row, cmp.Or(since[row], time.Now().UTC().Format(time.DateOnly)), c.exercised(t))
+		day := cmp.Or(since[row], time.Now().UTC().Format(time.DateOnly))
+		table += fmt.Sprintf("%s %s | %s |\n", row, day, c.exercised(t))
 	}
 	before, rest, ok := strings.Cut(doc, begin)
 	_, after, ok2 := strings.Cut(rest, end)
