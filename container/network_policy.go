@@ -163,7 +163,7 @@ func addRequests(p *egress.Policy, requests []string) error {
 	}
 	for i, text := range requests {
 		at := fmt.Sprintf("network_policy.allowed_requests[%d]", i)
-		r, err := egress.ParseRequestRule(text)
+		r, err := egress.ParseRequest(text)
 		if err != nil {
 			return berth.Invalid(at, "Invalid request: %v.", err)
 		}

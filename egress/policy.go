@@ -31,7 +31,7 @@ type Policy struct {
 	Denied []netip.Prefix // exceptions from Open, also as what a name leads to; Rules beat them
 	Rules  []Rule         // allow more
 
-	Requests []RequestRule // restrict the requests to hosts that Rules allow
+	Requests []allow.Request // restrict the requests to hosts that Rules allow
 }
 
 // A Target is the destination of a connection.
@@ -169,5 +169,18 @@ func (p *Policy) Ports() []int {
 // ParseRule parses a rule. It does not set Private.
 func ParseRule(s string) (Rule, error) { return allow.Parse(s) }
 
+// ParseRequest parses a rule for requests to a host.
+func ParseRequest(s string) (allow.Request, error) { return allow.ParseRequest(s) }
+
 // CanonicalName returns a host name in lower case without its final dot, and whether it is one.
 func CanonicalName(s string) (string, bool) { return allow.CanonicalName(s) }
+
+// requestsFor returns the rules for the requests to a host; none if they are not restricted.
+func (p *Policy) requestsFor(host string) (found []allow.Request) {
+	for _, r := range p.Requests {
+		if (Rule{Name: r.Host}).HasName(host) {
+			found = append(found, r)
+		}
+	}
+	return found
+}

@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+
+	"github.com/berth-run/berth/egress/allow"
 )
 
 // maxFilled bounds the size of a request body in which placeholders are replaced.
@@ -44,8 +46,8 @@ func (g *Gate) secretsFor(host string) []Secret {
 // fills are the secrets filled in requests to one host, and the rules for these requests.
 type fills struct {
 	secrets   []Secret
-	transform *Transform    // nil: none
-	requests  []RequestRule // nil: all are allowed
+	transform *Transform      // nil: none
+	requests  []allow.Request // nil: all are allowed
 }
 
 func (g *Gate) fillsFor(host string) fills {

@@ -200,8 +200,8 @@ func (o *containerOptions) body(ctx context.Context, c *client) (map[string]any,
 		body["network_policy"] = berth.NetworkPolicy{Type: "open"}
 	} else if len(o.allow) > 0 {
 		hosts, requests := allowed(o.allow)
-		body["network_policy"] = berth.NetworkPolicy{Type: "allowlist", AllowedDomains: hosts, AllowedRequests: requests,
-			DomainSecrets: o.domainSecrets}
+		body["network_policy"] = berth.NetworkPolicy{Type: "allowlist", AllowedDomains: hosts,
+			AllowedRequests: requests, DomainSecrets: o.domainSecrets}
 	}
 	if o.source.SnapshotID != "" {
 		id, err := snapshots.resolve(ctx, c, string(o.source.SnapshotID))
