@@ -137,7 +137,7 @@ var (
 	textBlock = block(rule.Fields{"text": rule.AnyText, "citations": rule.List(rule.AnyObject, 0)}, "text")
 
 	imageBlock = block(rule.Fields{"source": rule.ByType(map[string]rule.Rule{
-		"base64": rule.Object(rule.Fields{"type": rule.AnyText, "data": rule.AnyText,
+		"base64": rule.Object(rule.Fields{"type": rule.AnyText, "data": rule.Base64,
 			"media_type": rule.OneOf("image/jpeg", "image/png", "image/gif", "image/webp")}, "data", "media_type"),
 		"url":  urlSource,
 		"file": fileSource,
@@ -148,7 +148,7 @@ var (
 
 	documentBlock = block(rule.Fields{"title": rule.AnyText, "context": rule.AnyText, "citations": cited,
 		"source": rule.ByType(map[string]rule.Rule{
-			"base64": rule.Object(rule.Fields{"type": rule.AnyText, "data": rule.AnyText,
+			"base64": rule.Object(rule.Fields{"type": rule.AnyText, "data": rule.Base64,
 				"media_type": rule.OneOf("application/pdf")}, "data"),
 			"text": rule.Object(rule.Fields{"type": rule.AnyText, "data": rule.AnyText,
 				"media_type": rule.OneOf("text/plain")}, "data"),

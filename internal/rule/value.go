@@ -177,13 +177,30 @@ func ImageURL(at string, v any) error {
 	if !strings.HasSuffix(strings.ToLower(head), ";base64") {
 		return nil
 	}
-	data = strings.TrimRight(data, "=\r\n")
-	if n, err := io.Copy(io.Discard, base64.NewDecoder(base64.RawStdEncoding, strings.NewReader(data))); err != nil ||
-		n == 0 {
+	if !isBase64(data) {
 		return Errorf("invalid_value", at,
 			"Invalid '%s'. Expected a base64-encoded data URL with an image MIME type (e.g. 'data:image/png;base64,aW1nIGJ5dGVzIGhlcmU='), but got an invalid base64-encoded value.", at)
 	}
 	return nil
+}
+
+// Base64 allows texts in standard base64 that are not empty; their padding may be missing.
+func Base64(at string, v any) error {
+	s, ok := v.(string)
+	if !ok {
+		return WrongType(at, "a string", v)
+	}
+	if !isBase64(s) {
+		return Errorf("invalid_value", at, "Invalid '%s': expected a text in base64, but got an invalid one.", at)
+	}
+	return nil
+}
+
+// isBase64 reports whether a text is not empty and can be decoded. It decodes into nothing: texts may be large.
+func isBase64(s string) bool {
+	s = strings.TrimRight(s, "=\r\n")
+	n, err := io.Copy(io.Discard, base64.NewDecoder(base64.RawStdEncoding, strings.NewReader(s)))
+	return err == nil && n > 0
 }
 
 // WebURL allows http and https URLs.
