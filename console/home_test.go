@@ -38,7 +38,7 @@ func TestHome(t *testing.T) {
 	data := &homePage{Project: &projectHome{
 		Waiting: []*waitingRun{{one("resp_w", berth.StatusCompleted), hostile, formToken{token: "f"}, "home",
 			[]approval{{"mcpr_1", "shell", "berth", "git push " + hostile}}}},
-		Calls: []waitingCall{{ID: "appr_1", Tool: "run", Title: hostile, Arguments: json.RawMessage(`{"command":"echo ‮` +
+		Calls: []waitingCall{{ID: "appr_1", Tool: "run", Title: hostile, Arguments: json.RawMessage("{\"command\":\"echo \u202e" +
 			`<img src=x>"}`), Form: formToken{token: "f"}}},
 		Running: []*runningRun{{one("resp_r", berth.StatusInProgress), hostile, hostile, 2}},
 		Failed:  []*failedRun{{one("resp_f", berth.StatusFailed), hostile}},
