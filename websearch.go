@@ -22,7 +22,8 @@ type WebSearchLimits struct {
 
 // WebSearchFilters limit the pages of a web search.
 type WebSearchFilters struct {
-	AllowedDomains []string `json:"allowed_domains"` // with their subdomains; empty allows all
+	AllowedDomains []string `json:"allowed_domains"`           // with their subdomains; empty allows all
+	BlockedDomains []string `json:"blocked_domains,omitempty"` // with their subdomains; set by the Messages API only
 }
 
 // A WebSearchLocation is where the user is, approximately.

@@ -113,6 +113,22 @@ func TestMessagesWebSearch(t *testing.T) {
 	}
 }
 
+// Pages of blocked domains are neither found nor opened.
+func TestMessagesBlockedDomains(t *testing.T) {
+	t.Parallel()
+	h, m := playing(t, turn(model.Call{ID: "call_1", Name: "web_search", Arguments: `{"type":"search","queries":["sky"]}`},
+		stopped), turn(model.Call{ID: "call_2", Name: "web_search",
+		Arguments: `{"type":"open_page","url":"https://sub.A.example./x"}`}, stopped), turn(model.Text{Text: "No."}, stopped))
+	h.search.Backend = oneHit{}
+	h.message(`"tools":[{"type":"web_search_20250305","name":"web_search","blocked_domains":["A.example"]}],` + hello)
+	for i, want := range []string{"", "the request's filters do not allow"} {
+		got := m.asked[i+1].Items[len(m.asked[i+1].Items)-1].String()
+		if !strings.Contains(got, want) || strings.Contains(got, "The sky is blue.") {
+			t.Errorf("call %d: the model got %s", i+1, got)
+		}
+	}
+}
+
 // A use beyond max_uses of its tool has the vendor's error as its result, which also the model sees. Other tools of the
 // request continue to work.
 func TestMessagesMaxUses(t *testing.T) {

@@ -245,7 +245,7 @@ func TestWebSearchDomains(t *testing.T) {
 	for _, c := range calls[1:] {
 		if c["status"] != "failed" ||
 			c.at("berth",
-				"error") != "The page could not be opened: the request's 'filters.allowed_domains' do not allow 'evil.example'." {
+				"error") != "The page could not be opened: the request's filters do not allow 'evil.example'." {
 			t.Errorf("got %v", c)
 		}
 	}

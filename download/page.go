@@ -61,6 +61,6 @@ func (f *Fetcher) Page(ctx context.Context, address string, allow func(host stri
 }
 
 func refused(host string) error {
-	return berth.Invalid("", "The page could not be opened: the request's 'filters.allowed_domains' do not allow '%s'.",
+	return berth.Invalid("", "The page could not be opened: the request's filters do not allow '%s'.",
 		host)
 }

@@ -153,6 +153,7 @@ type toolParam struct {
 	Defer          bool                     `json:"defer_loading"`
 	AllowedCallers []string                 `json:"allowed_callers"`
 	AllowedDomains []string                 `json:"allowed_domains"`
+	BlockedDomains []string                 `json:"blocked_domains"`
 	UserLocation   *berth.WebSearchLocation `json:"user_location"`
 	Width          int                      `json:"display_width_px"`
 	Height         int                      `json:"display_height_px"`

@@ -40,6 +40,8 @@ func TestTools(t *testing.T) {
 			`[{"type":"function","name":"f","description":"\n\nExamples of the input:\n{\"a\":1}","parameters":{"type":"object"},"strict":false}]`, ``},
 		{`"tools":[{"type":"web_search_20250305","name":"web_search","allowed_domains":["a.example"]},{"type":"web_fetch_20250910","name":"web_fetch","allowed_domains":["b.example"]}],"tool_choice":{"type":"tool","name":"web_fetch"}`,
 			`[{"type":"web_search","filters":{"allowed_domains":["a.example","b.example"]}}]`, `{"type":"web_search"}`},
+		{`"tools":[{"type":"web_search_20250305","name":"web_search","blocked_domains":["a.example"]}]`,
+			`[{"type":"web_search","filters":{"allowed_domains":null,"blocked_domains":["a.example"]}}]`, ``},
 		{`"container":"cntr_1","tools":[{"type":"code_execution_20260120","name":"code_execution"}],"tool_choice":{"type":"tool","name":"code_execution"}`,
 			`[{"type":"shell","environment":{"type":"container_reference","container_id":"cntr_1"}},{"type":"text_editor","environment":{"type":"container_reference","container_id":"cntr_1"}}]`, `{"type":"shell"}`},
 		{`"container":{"skills":[{"type":"custom","skill_id":"skill_1","version":"2"}]},"tools":[{"type":"code_execution_20250825","name":"code_execution"}],"tool_choice":{"type":"any"}`,

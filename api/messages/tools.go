@@ -36,6 +36,10 @@ func (m *messageRequest) offered(h *history) (*offers, error) {
 		var body any
 		switch p.family() {
 		case familySearch, familyFetch:
+			if len(p.AllowedDomains) > 0 && len(p.BlockedDomains) > 0 {
+				return nil, berth.Invalid(at+".blocked_domains",
+					"Only one of 'allowed_domains' and 'blocked_domains' can be specified.")
+			}
 			continue
 		case familyCode:
 			if code {
@@ -96,11 +100,13 @@ func (m *messageRequest) web() *webOffer {
 			web = &webOffer{at: fmt.Sprintf("tools[%d]", i), tool: berth.WebSearchTool{Type: berth.ToolWebSearch}}
 		}
 		web.tool.UserLocation = cmp.Or(web.tool.UserLocation, p.UserLocation)
-		if len(p.AllowedDomains) > 0 {
+		if len(p.AllowedDomains) > 0 || len(p.BlockedDomains) > 0 {
 			if web.tool.Filters == nil {
 				web.tool.Filters = &berth.WebSearchFilters{}
 			}
-			web.tool.Filters.AllowedDomains = append(web.tool.Filters.AllowedDomains, p.AllowedDomains...)
+			f := web.tool.Filters
+			f.AllowedDomains = append(f.AllowedDomains, p.AllowedDomains...)
+			f.BlockedDomains = append(f.BlockedDomains, p.BlockedDomains...)
 		}
 		uses[f] = p.MaxUses
 	}

@@ -123,16 +123,29 @@ func bind(opts Options, c tool.Context, t berth.WebSearchTool) (tool.Tool, error
 		bound.limits = *t.Limits
 	}
 	if t.Filters != nil {
-		for i, d := range t.Filters.AllowedDomains {
-			domain, ok := canonical(d)
-			if !ok {
-				return nil, berth.Invalid("filters",
-					"Invalid 'filters.allowed_domains[%d]': expected a domain such as 'example.com', without 'https://' or a path.", i)
-			}
-			bound.domains = append(bound.domains, domain)
+		var err error
+		if bound.domains, err = domains("allowed_domains", t.Filters.AllowedDomains); err != nil {
+			return nil, err
+		}
+		if bound.blocked, err = domains("blocked_domains", t.Filters.BlockedDomains); err != nil {
+			return nil, err
 		}
 	}
 	return bound, nil
+}
+
+// domains returns the domains of a filter in the form in which names are compared.
+func domains(field string, of []string) ([]string, error) {
+	var all []string
+	for i, d := range of {
+		domain, ok := canonical(d)
+		if !ok {
+			return nil, berth.Invalid("filters",
+				"Invalid 'filters.%s[%d]': expected a domain such as 'example.com', without 'https://' or a path.", field, i)
+		}
+		all = append(all, domain)
+	}
+	return all, nil
 }
 
 // canonical returns the name of a host in the form in which names are compared. It returns

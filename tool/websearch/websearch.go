@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync/atomic"
 
@@ -57,6 +58,7 @@ type Fetcher interface {
 type Tool struct {
 	opts     Options
 	domains  []string // whose pages may be found and opened; empty means all
+	blocked  []string // whose pages may not
 	location *berth.WebSearchLocation
 	size     size
 	include  bool // sources are shown
@@ -90,6 +92,10 @@ func (t *Tool) Spec() tool.Spec {
 	if len(t.domains) > 0 {
 		text += "\n\nOnly pages of these domains and their subdomains are found and opened: " + strings.Join(t.domains,
 			", ") + "."
+	}
+	if len(t.blocked) > 0 {
+		text += "\n\nPages of these domains and their subdomains are not found and not opened: " +
+			strings.Join(t.blocked, ", ") + "."
 	}
 	if place := placeOf(t.location); place != "" {
 		text += "\n\nThe user is in or near " + place + ". Name the place in queries whose answer depends on it."
@@ -149,13 +155,13 @@ func (t *Tool) use(action string) string {
 // allows reports whether the request allows pages of a host.
 func (t *Tool) allows(host string) bool {
 	host, ok := canonical(host)
-	if len(t.domains) == 0 {
-		return true
+	if !ok && len(t.blocked) > 0 || below(host, t.blocked) {
+		return false
 	}
-	for _, d := range t.domains {
-		if ok && (host == d || strings.HasSuffix(host, "."+d)) {
-			return true
-		}
-	}
-	return false
+	return len(t.domains) == 0 || ok && below(host, t.domains)
+}
+
+// below reports whether a host is one of some domains, or below one of them.
+func below(host string, domains []string) bool {
+	return slices.ContainsFunc(domains, func(d string) bool { return host == d || strings.HasSuffix(host, "."+d) })
 }
