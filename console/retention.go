@@ -151,6 +151,9 @@ func (*retentionPage) change(v *visit) error {
 
 // saveRetention replaces what the project has set.
 func saveRetention(v *visit) error {
+	if why := v.formToken().Why("POST /v1/retention"); why != "" { // whatever else the form lacks
+		return &failure{http.StatusForbidden, why}
+	}
 	if v.form.fields.Get("sure") == "" {
 		return &failure{http.StatusBadRequest, "Confirm that older objects are deleted. Nothing was changed."}
 	}
