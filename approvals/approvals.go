@@ -1,5 +1,5 @@
-// Package approvals holds calls until a person has answered them. They are calls of clients that cannot ask their own
-// user, such as those of MCP without elicitation.
+// Package approvals holds calls until a person has answered them. They come from clients that cannot ask their own
+// user, such as clients of MCP without elicitation.
 //
 //	Ask ─▶ pending ─ Answer ─▶ approved or denied ─ Ask of the same call ─▶ gone
 //

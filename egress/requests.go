@@ -10,7 +10,7 @@ import (
 	"github.com/berth-run/berth/egress/allow"
 )
 
-// overrides are header fields by which frameworks take another method or path than those of the request line.
+// overrides are header fields by which frameworks take another method or path than the request line has.
 var overrides = []string{"X-Http-Method", "X-Http-Method-Override", "X-Method-Override", "X-Original-Method",
 	"X-Original-Url", "X-Original-Uri", "X-Rewrite-Url", "X-Forwarded-Uri", "X-Forwarded-Prefix", "X-Forwarded-Path"}
 
