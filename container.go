@@ -146,10 +146,23 @@ type EgressProxy struct {
 // A DomainSecret is a value that a container may send to a domain but never sees.
 // The environment variable Name holds a placeholder for it.
 type DomainSecret struct {
+	Type   string `json:"type,omitempty"` // a DomainSecret… constant
 	Domain string `json:"domain"`
 	Name   string `json:"name"`
 	Value  string `json:"value"`
+
+	// Of aws_sigv4. Value is the secret access key.
+	AccessKeyID  string   `json:"access_key_id,omitempty"`
+	SessionToken string   `json:"session_token,omitempty"`
+	Regions      []string `json:"regions,omitempty"`  // for which requests are signed
+	Services     []string `json:"services,omitempty"` // such as "s3"
 }
+
+// Types of a DomainSecret.
+const (
+	DomainSecretValue = "value" // the default: the value replaces the placeholder
+	DomainSecretAWS   = "aws_sigv4"
+)
 
 // A ContainerFile is a file in a container's working directory.
 type ContainerFile struct {

@@ -5,9 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"regexp"
 	"slices"
-	"strings"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/cluster"
@@ -225,38 +223,6 @@ func (ns *networks) permits(r egress.Rule) bool {
 		r.Prefix.IsValid() && egress.Covers(allowed, egress.Rule{Name: "*", Ports: r.Ports})
 }
 
-var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
-
-// add adds secrets to the network, each with a placeholder.
-func (n *network) add(secrets []berth.DomainSecret) error {
-	if len(secrets) > maxSecrets {
-		return berth.Invalid("network_policy.domain_secrets", "A container has at most %d secrets.", maxSecrets)
-	}
-	for i, s := range secrets {
-		at := fmt.Sprintf("network_policy.domain_secrets[%d]", i)
-		r, err := egress.ParseRule(s.Domain)
-		if err != nil || r.Name == "" || r.Name == "*" || len(r.Ports) > 0 {
-			return berth.Invalid(at+".domain", "Invalid domain: expected a name or *.name.")
-		}
-		if !n.access.policy.Open && !allowsName(n.access.policy, r) {
-			return berth.Invalid(at+".domain", "The domain '%s' of a secret is not among 'allowed_domains'.", s.Domain)
-		}
-		if !variableName.MatchString(s.Name) || strings.HasPrefix(s.Name, "BERTH_") {
-			return berth.Invalid(at+".name", "Invalid name: expected the name of an environment variable.")
-		}
-		if len(s.Value) < 4 || strings.ContainsAny(s.Value, "\x00\r\n") {
-			// a shorter one would be masked everywhere
-			return berth.Invalid(at+".value", "Invalid value: a secret has at least 4 characters, on one line.")
-		}
-		if len(s.Value) > maxSecret {
-			return berth.Invalid(at+".value", "Invalid value: a secret has at most %d bytes on this server.", maxSecret)
-		}
-		n.secrets = append(n.secrets, egress.Secret{Domain: r.Name, Name: s.Name, Value: s.Value,
-			Placeholder: egress.NewPlaceholder(s.Name)})
-	}
-	return nil
-}
-
 // accepts reports whether a container can serve a request with the policy want. A request
 // without a policy accepts every container.
 func (s *instance) accepts(want *berth.NetworkPolicy) bool {
@@ -272,9 +238,7 @@ func (s *instance) accepts(want *berth.NetworkPolicy) bool {
 	if n := s.network.Load(); n != nil {
 		secrets = n.secrets
 	}
-	return slices.EqualFunc(want.DomainSecrets, secrets, func(w berth.DomainSecret, have egress.Secret) bool {
-		return w.Name == have.Name && w.Value == have.Value && strings.EqualFold(w.Domain, have.Domain)
-	})
+	return slices.EqualFunc(want.DomainSecrets, secrets, sameSecret)
 }
 
 // withoutSecrets returns a policy as it is stored and returned to clients.

@@ -198,9 +198,7 @@ func (ns *networks) settings(s *instance, n *network) guest.Network {
 	if a.ca != nil {
 		settings.Authorities = append(append(settings.Authorities, '\n'), a.ca.PEM()...)
 	}
-	for _, secret := range n.secrets {
-		settings.Environment[secret.Name] = secret.Placeholder
-	}
+	setPlaceholders(settings.Environment, n.secrets)
 	return settings
 }
 

@@ -34,6 +34,17 @@ type secureSite struct {
 
 func newSecureSite(t *testing.T) *secureSite {
 	t.Helper()
+	var s *secureSite
+	s = secureSiteOf(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.got <- r.Header.Get("Authorization")
+		_, _ = io.WriteString(w, "you sent "+r.Header.Get("Authorization"))
+	}))
+	return s
+}
+
+// secureSiteOf returns an HTTPS server on this machine with a handler.
+func secureSiteOf(t *testing.T, h http.Handler) *secureSite {
+	t.Helper()
 	host, err := os.Hostname()
 	if err != nil {
 		t.Fatal(err)
@@ -76,11 +87,7 @@ func newSecureSite(t *testing.T) *secureSite {
 		t.Fatal(err)
 	}
 	s.places = string(list)
-	site := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter,
-		r *http.Request) {
-		s.got <- r.Header.Get("Authorization")
-		_, _ = io.WriteString(w, "you sent "+r.Header.Get("Authorization"))
-	})}
+	site := &http.Server{ReadHeaderTimeout: time.Minute, Handler: h}
 	go func() { _ = site.Serve(l) }()
 	t.Cleanup(func() { site.Close() })
 	return s

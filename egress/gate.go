@@ -69,8 +69,12 @@ type Gate struct {
 	connections atomic.Int64
 	lent        atomic.Int64 // borrowed large buffers
 	masked      struct {
-		once   sync.Once
-		mask   *mask
+		once sync.Once
+		mask *mask
+		keys struct { // of access keys
+			once sync.Once
+			mask *mask
+		}
 		mu     sync.Mutex
 		stored []Secret // with their values, the least recently filled in first
 	}

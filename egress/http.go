@@ -103,7 +103,7 @@ func (c *crossing) proxy(client net.Conn, scheme string, what fills, dial func(c
 	gathered := &gatherer{Conn: client, gate: c.gate}
 	f := &forwarder{crossing: c, client: gathered, scheme: scheme, fills: what, mask: c.gate.mask(), asks: via != nil}
 	f.proxy = &httputil.ReverseProxy{
-		Transport:      transport,
+		Transport:      f.signing(transport),
 		FlushInterval:  -1,
 		BufferPool:     proxyBuffers{c.gate},
 		ErrorLog:       log.New(io.Discard, "", 0),
@@ -154,6 +154,9 @@ func (f *forwarder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	w = pieceWriter{w, f.client}
+	if len(f.fills.keys) > 0 {
+		w = lowerWriter{w}
+	}
 	if !f.fills.any() {
 		f.proxy.ServeHTTP(w, r)
 		return
@@ -189,8 +192,11 @@ func (f *forwarder) hide(r *http.Response) error {
 	if f.asks && r.StatusCode == http.StatusProxyAuthRequired {
 		return errors.New("the proxy refuses the credentials of this server")
 	}
-	if f.fills.any() {
+	switch {
+	case f.fills.any():
 		f.mask.response(r)
+	case len(f.fills.keys) > 0 && r.StatusCode >= http.StatusBadRequest:
+		f.crossing.gate.keyMask().response(r)
 	}
 	return nil
 }

@@ -44,6 +44,9 @@ func newMask(secrets []Secret) *mask {
 func newWords(secrets []Secret) *words {
 	m := &words{pairs: &pairs{}, lines: true}
 	for _, s := range secrets {
+		if !s.isValue() || s.Value == "" { // no host receives it
+			continue
+		}
 		seen := map[string]bool{}
 		add := func(form string, fold bool) {
 			if form == "" || seen[form] {

@@ -14,6 +14,7 @@ import (
 	"sync"
 
 	"github.com/berth-run/berth/egress/allow"
+	"github.com/berth-run/berth/egress/sign"
 )
 
 // maxFilled bounds the size of a request body in which placeholders are replaced.
@@ -25,7 +26,13 @@ type Secret struct {
 	Name        string // name of the environment variable that holds the placeholder
 	Value       string
 	Placeholder string // the value that the sandbox sees
+
+	// Sign signs requests in which the placeholder is the id of an access key. Value is empty then.
+	Sign *sign.Key `json:",omitempty"`
 }
+
+// isValue reports whether the placeholder is replaced by Value.
+func (s Secret) isValue() bool { return s.Sign == nil }
 
 // NewPlaceholder returns a random placeholder for the secret with a name. It is unguessable, so
 // that a placeholder of another container is useless.
@@ -45,18 +52,28 @@ func (g *Gate) secretsFor(host string) []Secret {
 
 // fills are the secrets filled in requests to one host, and the rules for these requests.
 type fills struct {
-	secrets   []Secret
+	secrets   []Secret        // with values
+	keys      []Secret        // that sign requests
 	transform *Transform      // nil: none
 	requests  []allow.Request // nil: all are allowed
 }
 
 func (g *Gate) fillsFor(host string) fills {
-	return fills{g.secretsFor(host), g.transformFor(host), g.Policy.requestsFor(host)}
+	what := fills{transform: g.transformFor(host), requests: g.Policy.requestsFor(host)}
+	for _, s := range g.secretsFor(host) {
+		if s.Sign != nil {
+			what.keys = append(what.keys, s)
+		} else {
+			what.secrets = append(what.secrets, s)
+		}
+	}
+	return what
 }
 
 // reads reports whether the requests must be read: whatever else reaches the host is refused.
-func (f fills) reads() bool { return f.any() || len(f.requests) > 0 }
+func (f fills) reads() bool { return f.any() || len(f.requests) > 0 || len(f.keys) > 0 }
 
+// any reports whether values are sent to the host, which may repeat them.
 func (f fills) any() bool { return len(f.secrets) > 0 || f.transform != nil }
 
 // A filler replaces placeholders by values.

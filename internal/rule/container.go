@@ -12,10 +12,16 @@ var NetworkPolicies = map[string]Rule{
 		"denied_addresses": List(Text(1, 64), 100)}),
 	"allowlist": Object(Fields{
 		"type": AnyText, "allowed_domains": List(Text(1, 300), 200), "allowed_requests": List(Text(1, 512), 200),
-		"domain_secrets": List(Object(Fields{"domain": Text(1, 300), "name": Text(1, 128), "value": Text(1, 10<<20)},
-			"domain", "name", "value"), 32),
+		"domain_secrets": List(domainSecret, 32),
 	}, "allowed_domains"),
 }
+
+// domainSecret allows a secret of a network policy. Which fields a type has is checked where it is parsed.
+var domainSecret = Object(Fields{
+	"type": OneOf("value", "aws_sigv4"), "domain": Text(1, 300), "name": Text(1, 128), "value": Text(1, 10<<20),
+	"access_key_id": Text(1, 128), "session_token": Text(1, 16<<10),
+	"regions": List(Text(1, 64), 64), "services": List(Text(1, 64), 64),
+}, "domain", "name", "value")
 
 // ContainerSource allows a container's "berth" object. more are the rules of fields
 // that only one kind of request has.
