@@ -156,12 +156,27 @@ type DomainSecret struct {
 	SessionToken string   `json:"session_token,omitempty"`
 	Regions      []string `json:"regions,omitempty"`  // for which requests are signed
 	Services     []string `json:"services,omitempty"` // such as "s3"
+
+	// Of oauth2_client_credentials. Value is the client's secret.
+	ClientID string   `json:"client_id,omitempty"`
+	TokenURL string   `json:"token_url,omitempty"`
+	Scopes   []string `json:"scopes,omitempty"`
+	Audience string   `json:"audience,omitempty"`
+
+	// Of github_app. Value is the App's private key in PEM.
+	AppID          string            `json:"app_id,omitempty"`
+	InstallationID string            `json:"installation_id,omitempty"`
+	Repositories   []string          `json:"repositories,omitempty"` // names; empty: all of the installation
+	Permissions    map[string]string `json:"permissions,omitempty"`  // such as "contents": "read"; empty: all
+	APIURL         string            `json:"api_url,omitempty"`      // default: https://api.github.com
 }
 
 // Types of a DomainSecret.
 const (
-	DomainSecretValue = "value" // the default: the value replaces the placeholder
-	DomainSecretAWS   = "aws_sigv4"
+	DomainSecretValue  = "value" // the default: the value replaces the placeholder
+	DomainSecretAWS    = "aws_sigv4"
+	DomainSecretOAuth  = "oauth2_client_credentials"
+	DomainSecretGitHub = "github_app"
 )
 
 // A ContainerFile is a file in a container's working directory.

@@ -11,6 +11,8 @@ import (
 type network struct {
 	secrets []egress.Secret
 
+	tokens tokenSources
+
 	traffic egress.Traffic
 
 	gates egress.Switch // has the gate of the access once the sandbox is connected

@@ -103,7 +103,7 @@ func (ns *networks) parse(id berth.ContainerID, n *berth.NetworkPolicy, transfor
 		return nil, berth.Invalid("network_policy.type",
 			"Invalid value: '%s'. Supported values are: 'disabled', 'allowlist', and 'open'.", n.Type)
 	}
-	if err := out.add(n.DomainSecrets); err != nil {
+	if err := out.add(n.DomainSecrets, ns.checkSecret); err != nil {
 		return nil, err
 	}
 	if err := addRequests(policy, n.AllowedRequests); err != nil {

@@ -1,13 +1,16 @@
 package container
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/egress"
+	"github.com/berth-run/berth/egress/mint"
 	"github.com/berth-run/berth/egress/sign"
 )
 
@@ -15,7 +18,8 @@ var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
 
 // add adds secrets to the network, each with a placeholder. Secrets with the same name share one: each host gets its
 // own value in the place of it.
-func (n *network) add(secrets []berth.DomainSecret) error {
+func (n *network) add(secrets []berth.DomainSecret,
+	check func(string, berth.DomainSecret) error) error {
 	if len(secrets) > maxSecrets {
 		return berth.Invalid("network_policy.domain_secrets", "A container has at most %d secrets.", maxSecrets)
 	}
@@ -35,11 +39,15 @@ func (n *network) add(secrets []berth.DomainSecret) error {
 		if len(s.Value) > maxSecret {
 			return berth.Invalid(at+".value", "Invalid value: a secret has at most %d bytes on this server.", maxSecret)
 		}
-		if err := checkSecret(at, s); err != nil {
+		if err := check(at, s); err != nil {
 			return err
 		}
 		if placeholders[s.Name] == "" {
 			placeholders[s.Name] = egress.NewPlaceholder(s.Name)
+		}
+		same := func(o egress.Secret) bool { return o.Name == s.Name && o.Domain == r.Name }
+		if slices.ContainsFunc(n.secrets, same) {
+			return berth.Invalid(at+".name", "The domain '%s' has two secrets with the name '%s'.", s.Domain, s.Name)
 		}
 		secret := secretOf(s)
 		secret.Domain, secret.Placeholder = r.Name, placeholders[s.Name]
@@ -55,6 +63,12 @@ func secretOf(s berth.DomainSecret) egress.Secret {
 	case berth.DomainSecretAWS:
 		secret.Sign = &sign.Key{ID: s.AccessKeyID, Secret: s.Value, Session: s.SessionToken, Regions: s.Regions,
 			Services: s.Services}
+	case berth.DomainSecretOAuth:
+		secret.Mint = &mint.Grant{Client: &mint.Client{ID: s.ClientID, Secret: s.Value, URL: s.TokenURL,
+			Scopes: s.Scopes, Audience: s.Audience}}
+	case berth.DomainSecretGitHub:
+		secret.Mint = &mint.Grant{App: &mint.App{ID: s.AppID, Installation: s.InstallationID, Key: s.Value,
+			URL: appURL(s), Repositories: s.Repositories, Permissions: s.Permissions}}
 	default:
 		secret.Value = s.Value
 	}
@@ -67,22 +81,44 @@ func sameSecret(want berth.DomainSecret, have egress.Secret) bool {
 	return reflect.DeepEqual(secretOf(want), have)
 }
 
+// fieldsOf are the fields that a type of secret may have beside domain, name and value.
+var fieldsOf = map[string][]string{
+	"": {}, berth.DomainSecretValue: {},
+	berth.DomainSecretAWS:    {"access_key_id", "session_token", "regions", "services"},
+	berth.DomainSecretOAuth:  {"client_id", "token_url", "scopes", "audience"},
+	berth.DomainSecretGitHub: {"app_id", "installation_id", "repositories", "permissions", "api_url"},
+}
+
 // checkSecret checks the fields of a secret that its type needs.
-func checkSecret(at string, s berth.DomainSecret) error {
-	aws := s.AccessKeyID != "" || s.SessionToken != "" || s.Regions != nil || s.Services != nil
+func (ns *networks) checkSecret(at string, s berth.DomainSecret) error {
+	allowed, known := fieldsOf[s.Type]
+	if !known {
+		return berth.Invalid(at+".type", "Invalid type: '%s'.", s.Type)
+	}
+	for field, set := range map[string]bool{"access_key_id": s.AccessKeyID != "", "session_token": s.SessionToken != "",
+		"regions": s.Regions != nil, "services": s.Services != nil, "client_id": s.ClientID != "",
+		"token_url": s.TokenURL != "", "scopes": s.Scopes != nil, "audience": s.Audience != "", "app_id": s.AppID != "",
+		"installation_id": s.InstallationID != "", "repositories": s.Repositories != nil,
+		"permissions": s.Permissions != nil, "api_url": s.APIURL != ""} {
+		if set && !slices.Contains(allowed, field) {
+			return berth.Invalid(at+"."+field, "A secret of the type '%s' has no '%s'.",
+				cmp.Or(s.Type, berth.DomainSecretValue), field)
+		}
+	}
 	switch s.Type {
-	case "", berth.DomainSecretValue:
-		if aws {
-			return berth.Invalid(at+".type", "A secret with AWS credentials needs the type '%s'.", berth.DomainSecretAWS)
-		}
-		if len(s.Value) < 4 || strings.ContainsAny(s.Value, "\x00\r\n") {
-			// a shorter one would be masked everywhere
-			return berth.Invalid(at+".value", "Invalid value: a secret has at least 4 characters, on one line.")
-		}
 	case berth.DomainSecretAWS:
 		return checkKey(at, s)
-	default:
-		return berth.Invalid(at+".type", "Invalid type: '%s'.", s.Type)
+	case berth.DomainSecretOAuth:
+		if s.ClientID == "" {
+			return berth.Invalid(at+".client_id", "A secret of the type '%s' needs the id of the client.", s.Type)
+		}
+		return ns.checkEndpoint(at+".token_url", s.TokenURL)
+	case berth.DomainSecretGitHub:
+		return ns.checkApp(at, s)
+	}
+	if len(s.Value) < 4 || strings.ContainsAny(s.Value, "\x00\r\n") {
+		// a shorter one would be masked everywhere
+		return berth.Invalid(at+".value", "Invalid value: a secret has at least 4 characters, on one line.")
 	}
 	return nil
 }

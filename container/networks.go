@@ -11,6 +11,7 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/egress"
+	"github.com/berth-run/berth/egress/mint"
 	"github.com/berth-run/berth/guest"
 	"github.com/berth-run/berth/store"
 	"golang.org/x/time/rate"
@@ -179,9 +180,11 @@ func (ns *networks) gates(s *instance, n *network) func(access) *egress.Gate {
 		}
 	}
 	find := ns.neighbours.of(s)
+	source := func(g *mint.Grant) *mint.Source { return ns.source(s.project, g) }
+	tokens := func(secret egress.Secret) *mint.Source { return n.tokens.of(secret, source) }
 	return func(a access) *egress.Gate {
 		return &egress.Gate{Policy: a.policy, Neighbours: find, Secrets: n.secrets, Transforms: a.transforms,
-			Value: value, CA: a.ca,
+			Value: value, Tokens: tokens, CA: a.ca,
 			Lookup: ns.opts.Network.Lookup, Dial: ns.opts.Network.Dial, Record: record, Traffic: &n.traffic,
 			Slots: ns.opts.Network.Slots, Proxy: ns.proxyOf(s.project, a), Roots: ns.opts.Network.Proxies.Authorities()}
 	}

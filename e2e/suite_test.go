@@ -52,7 +52,7 @@ var suites = []suite{
 		"TestDesktopView", "TestDesktopViewAttacks", "TestNeighbours", "TestClusterNeighbours", "TestUp", "TestContainerFillsTheVolume", "TestManyFillTheVolume",
 		"TestVolumeFilledWithoutServer", "TestFullDisk", "TestDoctorFix", "TestDrivers", "TestE2BBuildKilled",
 		"TestE2BBuildLimit", "TestE2BBuildFromStarted", "TestE2BPauseFilesOnly", "TestE2BBuildImages", "TestE2BCodeKilled",
-		"TestE2BEventsKilled", "TestE2BRules", "TestAllowedRequests", "TestSigning",
+		"TestE2BEventsKilled", "TestE2BRules", "TestAllowedRequests", "TestSigning", "TestMinting",
 		"TestE2BRegistry", "TestEndlessUpstream", "TestEndUsers", "TestEndUserKilled", "TestRetentionKilled", "TestExitCodes", "TestRunInterrupted", "TestFallback",
 		"TestGoTools", "TestHangup", "TestHostFails", "TestKernelOverTCP", "TestDeno", "TestMCPServer", "TestMCPStdio",
 		"TestPullKilled",

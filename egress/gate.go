@@ -18,6 +18,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/berth-run/berth/egress/mint"
 	"github.com/berth-run/berth/egress/proxy"
 )
 
@@ -45,6 +46,9 @@ type Gate struct {
 	// Value returns the present value of a stored secret that a transform names, or ErrNoSecret. It is called for each
 	// request that needs it. Nil: none are stored.
 	Value func(ctx context.Context, name string) (string, error)
+
+	// Tokens returns the source of the tokens of a secret with a Mint. Required if there is one.
+	Tokens func(Secret) *mint.Source
 
 	// Record receives a Flow when a connection has reached its host, before any byte is
 	// sent; when the connection ends; and for each refusal. It may be nil. A connection

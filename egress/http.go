@@ -12,6 +12,7 @@ import (
 	"net/http/httputil"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -132,6 +133,7 @@ type forwarder struct {
 	scheme   string
 	fills    fills
 	fields   http.Header // that the transform sets in the present request
+	tokens   []Secret    // minted for the present request
 	mask     *mask
 	proxy    *httputil.ReverseProxy
 	refused  error // the last refusal
@@ -152,6 +154,10 @@ func (f *forwarder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			f.refuse(w, err)
 			return
 		}
+	}
+	if f.tokens, err = f.crossing.mint(r, f.fills.mints); err != nil {
+		unavailable(w, err)
+		return
 	}
 	w = pieceWriter{w, f.client}
 	if len(f.fills.keys) > 0 {
@@ -182,7 +188,7 @@ func (f *forwarder) rewrite(r *httputil.ProxyRequest) {
 		r.Out.Header.Del("Connection")
 	}
 	if f.fills.any() {
-		f.crossing.fill(r.Out, f.fills.secrets)
+		f.crossing.fill(r.Out, f.fills.secrets, f.tokens)
 		set(r.Out.Header, f.fields)
 	}
 }
@@ -194,6 +200,9 @@ func (f *forwarder) hide(r *http.Response) error {
 	}
 	switch {
 	case f.fills.any():
+		if r.StatusCode == http.StatusUnauthorized {
+			f.crossing.refusedTokens(f.fills.mints, f.tokens)
+		}
 		f.mask.response(r)
 	case len(f.fills.keys) > 0 && r.StatusCode >= http.StatusBadRequest:
 		f.crossing.gate.keyMask().response(r)
@@ -288,11 +297,12 @@ func (l *oneListener) Addr() net.Addr { return &net.TCPAddr{} }
 func (l *oneListener) wait()          { l.alive.Wait() }
 
 // fill replaces placeholders in a request by their values, and records the names of the
-// secrets used.
-func (c *crossing) fill(r *http.Request, secrets []Secret) {
+// secrets used. Tokens are for header fields only.
+func (c *crossing) fill(r *http.Request, secrets, tokens []Secret) {
 	room := maxHeaderFill
 	in := filler{secrets, c.used, nil, &room}
 	inQuery, inPath := in, in
+	in.secrets = slices.Concat(secrets, tokens)
 	inQuery.escape, inPath.escape = url.QueryEscape, url.PathEscape
 	for _, values := range r.Header {
 		for i, v := range values {

@@ -14,6 +14,7 @@ import (
 	"sync"
 
 	"github.com/berth-run/berth/egress/allow"
+	"github.com/berth-run/berth/egress/mint"
 	"github.com/berth-run/berth/egress/sign"
 )
 
@@ -29,10 +30,12 @@ type Secret struct {
 
 	// Sign signs requests in which the placeholder is the id of an access key. Value is empty then.
 	Sign *sign.Key `json:",omitempty"`
+	// Mint gets the tokens that replace the placeholder in header fields. Value is empty then.
+	Mint *mint.Grant `json:",omitempty"`
 }
 
 // isValue reports whether the placeholder is replaced by Value.
-func (s Secret) isValue() bool { return s.Sign == nil }
+func (s Secret) isValue() bool { return s.Sign == nil && s.Mint == nil }
 
 // NewPlaceholder returns a random placeholder for the secret with a name. It is unguessable, so
 // that a placeholder of another container is useless.
@@ -54,6 +57,7 @@ func (g *Gate) secretsFor(host string) []Secret {
 type fills struct {
 	secrets   []Secret        // with values
 	keys      []Secret        // that sign requests
+	mints     []Secret        // that get tokens
 	transform *Transform      // nil: none
 	requests  []allow.Request // nil: all are allowed
 }
@@ -61,9 +65,12 @@ type fills struct {
 func (g *Gate) fillsFor(host string) fills {
 	what := fills{transform: g.transformFor(host), requests: g.Policy.requestsFor(host)}
 	for _, s := range g.secretsFor(host) {
-		if s.Sign != nil {
+		switch {
+		case s.Sign != nil:
 			what.keys = append(what.keys, s)
-		} else {
+		case s.Mint != nil:
+			what.mints = append(what.mints, s)
+		default:
 			what.secrets = append(what.secrets, s)
 		}
 	}
@@ -74,7 +81,7 @@ func (g *Gate) fillsFor(host string) fills {
 func (f fills) reads() bool { return f.any() || len(f.requests) > 0 || len(f.keys) > 0 }
 
 // any reports whether values are sent to the host, which may repeat them.
-func (f fills) any() bool { return len(f.secrets) > 0 || f.transform != nil }
+func (f fills) any() bool { return len(f.secrets) > 0 || len(f.mints) > 0 || f.transform != nil }
 
 // A filler replaces placeholders by values.
 type filler struct {

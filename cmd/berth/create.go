@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"net/http"
 	"net/url"
 	"os"
@@ -28,6 +29,7 @@ type containerOptions struct {
 	volumes       []string
 	env, secrets  []string
 	aws           []string
+	secretFiles   []string
 	variables     map[string]string
 	domainSecrets []berth.DomainSecret
 	network       berth.GroupNetwork
@@ -49,6 +51,8 @@ func containerFlags(cmd *cobra.Command) *containerOptions {
 		"HOST=NAME: allow the host, and send it the value of the environment variable NAME where the container sends $NAME, which holds a placeholder; may be repeated")
 	cmd.Flags().StringArrayVar(&o.aws, "aws", nil,
 		"HOST=SERVICE:REGION: allow the host, and sign requests to it with the access key in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, which the container does not see; may be repeated")
+	cmd.Flags().StringArrayVar(&o.secretFiles, "secret-file", nil,
+		"JSON file with a domain secret of any type as in the API, such as of a GitHub App, or with a list of them; allows their hosts; may be repeated")
 	cmd.Flags().StringArrayVar(&o.allow, "allow", nil,
 		"host that the container may reach, such as pypi.org or *.example.com:443; or requests to a host, such as 'GET api.example.com/repos/**'; may be repeated")
 	cmd.Flags().BoolVar(&o.open, "open-network", false, "allow every public host")
@@ -69,6 +73,7 @@ func containerFlags(cmd *cobra.Command) *containerOptions {
 	cmd.MarkFlagsMutuallyExclusive("allow", "open-network")
 	cmd.MarkFlagsMutuallyExclusive("secret", "open-network")
 	cmd.MarkFlagsMutuallyExclusive("aws", "open-network")
+	cmd.MarkFlagsMutuallyExclusive("secret-file", "open-network")
 	return o
 }
 
@@ -156,7 +161,7 @@ func (o *containerOptions) check() error {
 		}
 		o.addSecret(berth.DomainSecret{Domain: host, Name: name, Value: value})
 	}
-	if err := o.checkKeys(); err != nil {
+	if err := errors.Join(o.checkKeys(), o.readSecrets()); err != nil {
 		return err
 	}
 	if o.network.Group != "" {
@@ -174,35 +179,6 @@ func (o *containerOptions) check() error {
 		}
 		o.source.Volumes = append(o.source.Volumes, berth.VolumeMount{Name: name,
 			Path: cmp.Or(at, path.Join(berth.VolumeDir, name)), ReadOnly: readOnly})
-	}
-	return nil
-}
-
-// addSecret adds a secret, and allows its host.
-func (o *containerOptions) addSecret(s berth.DomainSecret) {
-	o.domainSecrets = append(o.domainSecrets, s)
-	if !slices.Contains(o.allow, s.Domain) {
-		o.allow = append(o.allow, s.Domain)
-	}
-}
-
-// checkKeys reads the values of --aws, with the access key of the environment.
-func (o *containerOptions) checkKeys() error {
-	for _, one := range o.aws {
-		host, scope, _ := strings.Cut(one, "=")
-		service, region, ok := strings.Cut(scope, ":")
-		if !ok || host == "" || service == "" || region == "" {
-			return badUsage("--aws %s: must be HOST=SERVICE:REGION, such as s3.eu-central-1.amazonaws.com=s3:eu-central-1", one)
-		}
-		s := berth.DomainSecret{Type: berth.DomainSecretAWS, Domain: host, Name: "AWS_ACCESS_KEY_ID",
-			AccessKeyID: os.Getenv("AWS_ACCESS_KEY_ID"), Value: os.Getenv("AWS_SECRET_ACCESS_KEY"),
-			SessionToken: os.Getenv("AWS_SESSION_TOKEN"), Services: strings.Split(service, "+"),
-			Regions: strings.Split(region, "+")}
-		if s.AccessKeyID == "" || s.Value == "" {
-			return badUsage("--aws %s: the environment variables AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY must be set; "+
-				"they have the access key that the container does not see", one)
-		}
-		o.addSecret(s)
 	}
 	return nil
 }

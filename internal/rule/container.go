@@ -18,9 +18,13 @@ var NetworkPolicies = map[string]Rule{
 
 // domainSecret allows a secret of a network policy. Which fields a type has is checked where it is parsed.
 var domainSecret = Object(Fields{
-	"type": OneOf("value", "aws_sigv4"), "domain": Text(1, 300), "name": Text(1, 128), "value": Text(1, 10<<20),
+	"type":   OneOf("value", "aws_sigv4", "oauth2_client_credentials", "github_app"),
+	"domain": Text(1, 300), "name": Text(1, 128), "value": Text(1, 10<<20),
 	"access_key_id": Text(1, 128), "session_token": Text(1, 16<<10),
 	"regions": List(Text(1, 64), 64), "services": List(Text(1, 64), 64),
+	"client_id": Text(1, 1024), "token_url": Text(1, 2048), "scopes": List(Text(1, 256), 64), "audience": Text(1, 2048),
+	"app_id": Text(1, 64), "installation_id": Text(1, 64), "repositories": List(Text(1, 100), 500),
+	"permissions": AnyObject, "api_url": Text(1, 2048),
 }, "domain", "name", "value")
 
 // ContainerSource allows a container's "berth" object. more are the rules of fields
