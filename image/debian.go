@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strconv"
@@ -147,6 +148,13 @@ func (b *build) common(before, files, after []string) []string {
 	if len(b.recipe.Packages) > 0 {
 		args = append(args, "--include="+strings.Join(b.recipe.Packages, ","))
 	}
+	if len(b.recipe.Exclude) > 0 {
+		args = append(args, `--essential-hook=mkdir -p "$1/usr/share/python3/bcep"; printf '%s\n' `+
+			quote(uncompiled(b.recipe.Exclude))+` >"$1/usr/share/python3/bcep/berth"`)
+	}
+	for _, pattern := range b.recipe.Exclude {
+		args = append(args, "--dpkgopt=path-exclude="+pattern)
+	}
 	args = append(args, files...)
 	// autoclean drops packages that the archive has superseded. Without mmdebstrap's
 	// configuration, apt-get would use this machine's.
@@ -162,6 +170,17 @@ func (b *build) common(before, files, after []string) []string {
 				command))
 	}
 	return append(args, "--customize-hook="+cleanup)
+}
+
+// uncompiled makes a file of Debian's byte-compilation exclude patterns: py3compile fails if a file of a package is
+// not there.
+func uncompiled(patterns []string) string {
+	lines := make([]string, len(patterns))
+	for i, p := range patterns {
+		expression := strings.NewReplacer(`\*`, ".*", `\?`, ".").Replace(regexp.QuoteMeta(p))
+		lines[i] = "re|-4.0|/|" + expression + "$"
+	}
+	return strings.Join(lines, "\n")
 }
 
 // The certificates of this machine, and where commands of a recipe find them during the

@@ -24,10 +24,13 @@ type Recipe struct {
 	Suite string `yaml:"suite"` // Debian release; default: this machine's, or else bookworm
 	// apt source lines; default: this machine's for Debian, or else deb.debian.org
 	Mirrors  []string `yaml:"mirrors"`
-	Packages []string `yaml:"packages"`              // Debian packages to add to the required ones
-	Files    []File   `yaml:"files"`                 // written after the packages are installed
-	Run      []string `yaml:"run"`                   // sh commands, run last, as root in the template
-	Env      []string `yaml:"env" json:",omitempty"` // KEY=value, of the commands in containers
+	Packages []string `yaml:"packages"` // Debian packages to add to the required ones
+	// Files that packages do not install: absolute, with * for any text, also with slashes, and ? for a character.
+	// Python's own modules cannot be left out.
+	Exclude []string `yaml:"exclude" json:",omitempty"`
+	Files   []File   `yaml:"files"`                 // written after the packages are installed
+	Run     []string `yaml:"run"`                   // sh commands, run last, as root in the template
+	Env     []string `yaml:"env" json:",omitempty"` // KEY=value, of the commands in containers
 }
 
 // A File is a text file of a template. It belongs to root.
@@ -54,12 +57,19 @@ func Base() Recipe {
 			"python3-bs4",
 			"python3-yaml", "python3-tabulate",
 		},
+		// scipy depends on its whole build environment: the compilers are useful to pip, these files are not. The tests of
+		// the libraries are 138 MB and a fifth of what Python compiles; no module of theirs imports them.
+		Exclude: []string{
+			"/usr/include/boost/*", "/usr/lib/*/openblas-pthread/*.a", "/usr/lib/python3*/config-*/*.a",
+			"/usr/share/unicode/*Test*.txt",
+			"/usr/lib/python3/dist-packages/matplotlib/*tests/*", "/usr/lib/python3/dist-packages/numpy/*tests/*",
+			"/usr/lib/python3/dist-packages/pandas/*tests/*", "/usr/lib/python3/dist-packages/scipy/*tests/*",
+			"/usr/lib/python3/dist-packages/sympy/*tests/*",
+		},
 		Files: []File{{Path: "/usr/local/share/jupyter/kernels/javascript/kernel.json", Content: javascriptKernel}},
 		Run: []string{
 			"python3 -m pip install --no-cache-dir bash_kernel==0.10.0 deno==2.9.8",
 			"python3 -m bash_kernel.install --prefix /usr/local",
-			// scipy depends on its whole build environment. The compilers are useful to pip; these files are not.
-			`rm -rf /usr/include/boost /usr/share/unicode/*Test*.txt /usr/lib/*/openblas-pthread/*.a /usr/lib/python3*/config-*/*.a`,
 			// The first import of matplotlib builds its font list, which is slow.
 			`setpriv --reuid=1000 --regid=1000 --clear-groups env HOME=/home/user python3 -c 'import pandas, matplotlib.pyplot'`,
 		},
@@ -91,6 +101,7 @@ func (r Recipe) Digest() string {
 
 var (
 	suitePattern   = regexp.MustCompile(`^[a-z][a-z0-9.-]*$`)
+	excludePattern = regexp.MustCompile(`^/[^\n\x00\[\]\\]+$`)
 	packagePattern = regexp.MustCompile(`^[a-z0-9][a-z0-9+.-]+(:[a-z0-9]+)?(=[A-Za-z0-9.+:~-]+)?$`)
 	mirrorPattern  = regexp.MustCompile(`^(deb |https?://|file:)[^\n]+$`)
 )
@@ -125,6 +136,11 @@ func (r Recipe) complete() (Recipe, error) {
 	for _, p := range r.Packages {
 		if !packagePattern.MatchString(p) {
 			return r, fmt.Errorf("%q is not the name of a package", p)
+		}
+	}
+	for _, x := range r.Exclude {
+		if !excludePattern.MatchString(x) {
+			return r, fmt.Errorf("%q in \"exclude\" is not a pattern of absolute paths", x)
 		}
 	}
 	r.Files = slices.Clone(r.Files)

@@ -19,6 +19,9 @@ func TestRecipeRefused(t *testing.T) {
 		{Recipe{Name: "x", Mirrors: []string{"deb http://a b main\ndeb http://c d main"}}, "apt source"},
 		{Recipe{Name: "x", Packages: []string{"jq,less"}}, "package"},
 		{Recipe{Name: "x", Packages: []string{"?essential"}}, "package"},
+		{Recipe{Name: "x", Exclude: []string{"usr/include/*"}}, "exclude"},
+		{Recipe{Name: "x", Exclude: []string{"/x[a]"}}, "exclude"},
+		{Recipe{Name: "x", Exclude: []string{"/x\npre-invoke=reboot"}}, "exclude"},
 		{Recipe{Name: "x", Files: []File{{Path: "etc/motd"}}}, "absolute"},
 		{Recipe{Name: "x", Files: []File{{Path: "/etc/../motd"}}}, "absolute"},
 		{Recipe{Name: "x", Files: []File{{Path: "/"}}}, "absolute"},
@@ -72,5 +75,13 @@ func TestBasePython(t *testing.T) {
 		if name != "desktop" && !slices.Contains(recipe.Packages, "python-is-python3") {
 			t.Errorf("%s has no command python", name)
 		}
+	}
+}
+
+// py3compile matches these lines from the start of a path.
+func TestUncompiled(t *testing.T) {
+	got := uncompiled([]string{"/usr/*/a.b/*tests/*", "/x?"})
+	if want := "re|-4.0|/|/usr/.*/a\\.b/.*tests/.*$\nre|-4.0|/|/x.$"; got != want {
+		t.Errorf("got %s, want %s", got, want)
 	}
 }
