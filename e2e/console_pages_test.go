@@ -88,7 +88,7 @@ func TestConsoleOperations(t *testing.T) {
 	b.open(s.url + "/console/webhooks")
 	checkHarmless(b, "webhooks", "main img")
 	b.click(`main a[href^="/console/webhooks/"]`)
-	b.until(`location.pathname.startsWith("/console/webhooks/")`)
+	b.until(`location.pathname.startsWith("/console/webhooks/") && document.readyState === "complete"`)
 	// The delivery is saved after it was received. Each reload is complete before the next: one would cancel the other.
 	for page := evaluate[string](b, "location.href"); !evaluate[bool](b,
 		`document.querySelector(".delivered") !== null`); {
