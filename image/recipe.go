@@ -57,8 +57,8 @@ func Base() Recipe {
 			"python3-bs4",
 			"python3-yaml", "python3-tabulate",
 		},
-		// scipy depends on its whole build environment: the compilers are useful to pip, these files are not. The tests of
-		// the libraries are 138 MB and a fifth of what Python compiles; no module of theirs imports them.
+		// scipy depends on its whole build environment: the compilers are useful to pip, these files are not. The
+		// tests of the libraries are 138 MB and a fifth of what Python compiles; no module of theirs imports them.
 		Exclude: []string{
 			"/usr/include/boost/*", "/usr/lib/*/openblas-pthread/*.a", "/usr/lib/python3*/config-*/*.a",
 			"/usr/share/unicode/*Test*.txt",
