@@ -61,6 +61,15 @@ const (
 	ComputerUser EndUserComputer = "user" // that of the user, in all chats
 )
 
+// An EndUserObject is something that belongs to an end user and is deleted with it.
+type EndUserObject struct {
+	ID        string `json:"id"`
+	Object    string `json:"object"` // "end_user.object"
+	Type      string `json:"type"`   // the word of EndUserDeletion.Objects, such as "container"
+	CreatedAt int64  `json:"created_at"`
+	Link      string `json:"-"` // its place in the list
+}
+
 // EndUserUsage is what was used for an end user in a calendar month (UTC).
 type EndUserUsage struct {
 	Object       string    `json:"object"` // "end_user.usage"

@@ -203,6 +203,7 @@ func (h *handlers) routes() []exchange.Route {
 		on("DELETE /v1/assistants/{assistant}", beta(h.assistants.DeleteAssistant)),
 		on("POST /v1/threads", beta(h.assistants.CreateThread)),
 		on("POST /v1/threads/runs", beta(h.assistants.CreateThreadAndRun), callsModel),
+		on("GET /v1/threads", beta(h.assistants.ListThreads), readsQuery),
 		on("GET /v1/threads/{thread}", beta(h.assistants.GetThread)),
 		on("POST /v1/threads/{thread}", beta(h.assistants.UpdateThread)),
 		on("DELETE /v1/threads/{thread}", beta(h.assistants.DeleteThread)),

@@ -103,6 +103,10 @@ func TestThreads(t *testing.T) {
 	th := h.call(200, "POST", "/v1/threads",
 		`{"metadata":{"a":"b"},"messages":[{"role":"user","content":"one"},{"role":"assistant","content":[{"type":"text","text":"two"}],"metadata":{"n":"2"}}]}`)
 	path := "/v1/threads/" + th.id()
+	if list := h.call(200, "GET", "/v1/threads?limit=1", nil); list.at("data", 0, "id") != th.id() ||
+		list["has_more"] != true {
+		t.Errorf("threads: got %v, want %s as the newest of two", list, th.id())
+	}
 	if got := h.call(200, "POST", path, `{"metadata":{"c":"d"}}`); got.at("metadata", "c") != "d" ||
 		got.at("metadata", "a") != nil {
 		t.Errorf("metadata: got %v, want only c", got["metadata"])

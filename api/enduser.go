@@ -46,6 +46,7 @@ func (h *endUsers) routes() []exchange.Route {
 		on("GET /v1/end_users/{user}", h.get),
 		on("POST /v1/end_users/{user}", h.update, changes),
 		on("DELETE /v1/end_users/{user}", h.delete),
+		on("GET /v1/end_users/{user}/objects", h.objects, reads),
 		on("GET /v1/end_users/{user}/usage", h.usage, reads),
 		on("GET /v1/end_user_settings", h.settings),
 		on("POST /v1/end_user_settings", h.setSettings, changes),
@@ -86,6 +87,14 @@ func (h *endUsers) update(x *exchange.Exchange, r *http.Request, c berth.Caller)
 		return err
 	}
 	return x.JSON(http.StatusOK, u)
+}
+
+// objects serves GET /v1/end_users/{user}/objects, the newest first.
+func (h *endUsers) objects(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	list := func(ctx context.Context, p berth.ProjectID, page berth.Page) ([]*berth.EndUserObject, bool, error) {
+		return h.service.Owned(ctx, p, endUserID(r), page)
+	}
+	return exchange.List(x, r, c, list, func(o *berth.EndUserObject) string { return o.Link })
 }
 
 // usage serves GET /v1/end_users/{user}/usage, of a month.

@@ -5,11 +5,14 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api"
@@ -285,6 +288,27 @@ func TestEndUserForgotten(t *testing.T) {
 		}
 	}
 	id := string(berth.NewEndUserID("proj_a", "ann", ""))
+	var owned []string
+	for query := "?limit=4"; query != ""; {
+		page := h.call(200, "GET", "/v1/end_users/"+id+"/objects"+query, nil)
+		for _, o := range page["data"].([]any) {
+			one := o.(map[string]any)
+			owned = append(owned, map[any]string{"chat.completion": "/v1/chat/completions/"}[one["type"]])
+			if last := len(owned) - 1; owned[last] == "" {
+				owned[last] = fmt.Sprintf("/v1/%vs/", one["type"])
+			}
+			owned[len(owned)-1] += one["id"].(string)
+		}
+		query = ""
+		if page["has_more"] == true {
+			query = "?limit=4&after=" + url.QueryEscape(page["last_id"].(string))
+		}
+	}
+	if diff := cmp.Diff(slices.DeleteFunc(slices.Clone(had[ann]), func(path string) bool {
+		return strings.HasPrefix(path, "/v1/snapshots/") // it names the user itself
+	}), owned, cmpopts.SortSlices(func(a, b string) bool { return a < b })); diff != "" {
+		t.Errorf("objects of the user (-want +got):\n%s", diff)
+	}
 	done := h.call(200, "DELETE", "/v1/end_users/"+id, nil)
 	want := map[string]any{"container": 1.0, "response": 1.0, "file": 1.0, "chat.completion": 1.0, "conversation": 1.0,
 		"snapshot": 1.0, "trace": 1.0}

@@ -196,6 +196,7 @@ var permissions = map[string]berth.Permission{
 
 	"POST /v1/threads":                                         toRun,
 	"POST /v1/threads/runs":                                    toRun,
+	"GET /v1/threads":                                          toRead,
 	"GET /v1/threads/{thread}":                                 toRead,
 	"POST /v1/threads/{thread}":                                toRun,
 	"DELETE /v1/threads/{thread}":                              toRun,
@@ -231,13 +232,14 @@ var permissions = map[string]berth.Permission{
 
 	"GET /v1/webhook_event_types": toRead,
 
-	"GET /v1/end_users":              toRead,
-	"GET /v1/end_users/{user}":       toRead,
-	"POST /v1/end_users/{user}":      toManage,
-	"DELETE /v1/end_users/{user}":    toManage,
-	"GET /v1/end_users/{user}/usage": toRead,
-	"GET /v1/end_user_settings":      toRead,
-	"POST /v1/end_user_settings":     toManage,
+	"GET /v1/end_users":                toRead,
+	"GET /v1/end_users/{user}":         toRead,
+	"POST /v1/end_users/{user}":        toManage,
+	"DELETE /v1/end_users/{user}":      toManage,
+	"GET /v1/end_users/{user}/objects": toRead,
+	"GET /v1/end_users/{user}/usage":   toRead,
+	"GET /v1/end_user_settings":        toRead,
+	"POST /v1/end_user_settings":       toManage,
 
 	"GET /v1/retention":                  toRead,
 	"POST /v1/retention":                 toManage,

@@ -1,6 +1,9 @@
 package api
 
-import "github.com/berth-run/berth/api/reference"
+import (
+	"github.com/berth-run/berth/api/reference"
+	"github.com/berth-run/berth/threads"
+)
 
 func fileRoutes() []*reference.Route {
 	const page = "batches.md"
@@ -77,6 +80,7 @@ func assistantRoutes() []*reference.Route {
 		route("POST /v1/assistants/{assistant}", "Update an assistant", page),
 		route("DELETE /v1/assistants/{assistant}", "Delete an assistant", page),
 		route("POST /v1/threads", "Create a thread", page),
+		route("GET /v1/threads", "List threads", page).Query(reference.Paging...).Gives(listOf[*threads.Thread]()),
 		route("GET /v1/threads/{thread}", "Get a thread", page),
 		route("POST /v1/threads/{thread}", "Update a thread", page),
 		route("DELETE /v1/threads/{thread}", "Delete a thread", page),

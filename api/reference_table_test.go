@@ -304,6 +304,8 @@ func endUserRoutes() []*reference.Route {
 			endUserRequest{}).Gives(berth.EndUser{}),
 		route("DELETE /v1/end_users/{user}", "Delete all that belongs to an end user",
 			page).Gives(berth.EndUserDeletion{}),
+		route("GET /v1/end_users/{user}/objects", "List what belongs to an end user",
+			page).Query(reference.Paging...).Gives(listOf[*berth.EndUserObject]()),
 		route("GET /v1/end_users/{user}/usage", "Get the usage of an end user in a month",
 			page).Query(textParameter("month", "Such as 2026-11; default: the present month (UTC).")).
 			Gives(berth.EndUserUsage{}),

@@ -139,12 +139,7 @@ func (s *Service) count(ctx context.Context, p berth.ProjectID, id berth.EndUser
 
 // remove deletes an object that belongs to a user, then its link.
 func (s *Service) remove(ctx context.Context, c berth.Caller, link *store.Object, deleted map[string]int64) error {
-	prefix := ""
-	for known := range s.Removers {
-		if strings.HasPrefix(link.ID, known) && len(known) > len(prefix) {
-			prefix = known
-		}
-	}
+	prefix := s.prefix(link.ID)
 	if prefix == "" {
 		return fmt.Errorf("no part of this server deletes %s", link.ID)
 	}

@@ -89,11 +89,11 @@ func (s *Service) eventStream(ctx context.Context, p berth.ProjectID, r *Record)
 	if n == 0 {
 		return newEventStream(r, nil, nil, s.Now), nil
 	}
-	leg, err := s.response(ctx, p, r.Legs[n].Response)
+	leg, err := responseOf(ctx, s.Responses, p, r.Legs[n].Response)
 	if err != nil {
 		return nil, err
 	}
-	before, err := s.response(ctx, p, r.Legs[n-1].Response)
+	before, err := responseOf(ctx, s.Responses, p, r.Legs[n-1].Response)
 	if err != nil || before == nil {
 		return newEventStream(r, nil, &answer{}, s.Now), err
 	}

@@ -22,7 +22,7 @@ func (s *Service) latest(ctx context.Context, c berth.Caller, thread string) (*R
 // container returns the last container of a run and those before it on the thread, or "".
 func (s *Service) container(ctx context.Context, p berth.ProjectID, r *Record) (berth.ContainerID, error) {
 	for _, leg := range slices.Backward(r.Legs) {
-		rec, err := s.response(ctx, p, leg.Response)
+		rec, err := responseOf(ctx, s.Responses, p, leg.Response)
 		if err != nil {
 			return "", err
 		}
@@ -51,7 +51,7 @@ func (s *Service) current(ctx context.Context, c berth.Caller, r *Record) (*Run,
 	if r.Ended {
 		return &r.Run, nil, nil
 	}
-	leg, err := s.response(ctx, c.Project, r.last().Response)
+	leg, err := responseOf(ctx, s.Responses, c.Project, r.last().Response)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -87,9 +87,10 @@ func (s *Service) current(ctx context.Context, c berth.Caller, r *Record) (*Run,
 	return &run, body, nil
 }
 
-// response returns a leg's response, or nil if it does not exist.
-func (s *Service) response(ctx context.Context, p berth.ProjectID, id berth.ResponseID) (*store.Response, error) {
-	rec, err := s.Responses.GetResponse(ctx, p, id)
+// responseOf returns a leg's response, or nil if it does not exist.
+func responseOf(ctx context.Context, responses store.Responses, p berth.ProjectID,
+	id berth.ResponseID) (*store.Response, error) {
+	rec, err := responses.GetResponse(ctx, p, id)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, nil
 	}
@@ -101,7 +102,7 @@ func (s *Service) legs(ctx context.Context, p berth.ProjectID, r *Record) ([]*st
 	legs := make([]*store.Response, len(r.Legs))
 	for i, leg := range r.Legs {
 		var err error
-		if legs[i], err = s.response(ctx, p, leg.Response); err != nil {
+		if legs[i], err = responseOf(ctx, s.Responses, p, leg.Response); err != nil {
 			return nil, err
 		}
 	}

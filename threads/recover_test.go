@@ -45,7 +45,7 @@ func TestCrashes(t *testing.T) {
 		h := newHouse(t, ask, aye)
 		r := h.noted()
 		h.until(r, RequiresAction)
-		first, err := h.response(t.Context(), caller.Project, r.Legs[0].Response)
+		first, err := responseOf(t.Context(), h.Responses, caller.Project, r.Legs[0].Response)
 		check(t, err)
 		h.change(r, func(r *Record) { r.next(first.Body, rain, time.Now().Unix()) })
 		if run := h.until(r, Completed); run.Usage.TotalTokens != 10 {

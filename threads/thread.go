@@ -74,6 +74,11 @@ func (s *Service) Thread(ctx context.Context, p berth.ProjectID, id string) (*Th
 	return get[Thread](ctx, s.Objects, p, threadKey(id))
 }
 
+// Threads returns a page of the threads of a project, and whether there are more.
+func (s *Service) Threads(ctx context.Context, p berth.ProjectID, page store.Page) ([]*Thread, bool, error) {
+	return list[Thread](ctx, s.Objects, p, kindThread, "", page)
+}
+
 // UpdateThread sets the fields of a request.
 func (s *Service) UpdateThread(ctx context.Context, p berth.ProjectID, id string, request json.RawMessage) (*Thread,
 	error) {

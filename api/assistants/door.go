@@ -61,6 +61,17 @@ func (d *Door) ListAssistants(x *exchange.Exchange, r *http.Request, c berth.Cal
 	return answerList(x, list, more, page, err, func(a *threads.Assistant) string { return a.ID })
 }
 
+// ListThreads serves GET /v1/threads.
+func (d *Door) ListThreads(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	q := exchange.NewQuery(r)
+	page := q.PageBoth()
+	if err := q.End(); err != nil {
+		return err
+	}
+	list, more, err := d.service.Threads(r.Context(), c.Project, page)
+	return answerList(x, list, more, page, err, func(t *threads.Thread) string { return t.ID })
+}
+
 // GetAssistant serves GET /v1/assistants/{assistant}.
 func (d *Door) GetAssistant(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	a, err := d.service.Catalog.Get(r.Context(), c.Project, r.PathValue("assistant"))

@@ -133,6 +133,9 @@ func (c *client) do(ctx context.Context, method, path, kind string, body io.Read
 	if kind != "" {
 		req.Header.Set("Content-Type", kind)
 	}
+	if strings.HasPrefix(path, "/v1/assistants") || strings.HasPrefix(path, "/v1/threads") {
+		req.Header.Set("OpenAI-Beta", "assistants=v2") // the API requires it
+	}
 	if err := c.authorize(req); err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/url"
 	"regexp"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -20,7 +21,7 @@ func newEndUser() *cobra.Command {
 		Long: `An end user is a person, or a chat, for whom a client with a key of the project sends
 requests. USER is an id, or what the client calls the user. See ` + berth.DocsURL + `end-users.md`,
 	}
-	cmd.AddCommand(newEndUserLs(), newEndUserGet(), newEndUserUsage(), newEndUserForget())
+	cmd.AddCommand(newEndUserLs(), newEndUserGet(), newEndUserUsage(), newEndUserExport(), newEndUserForget())
 	return cmd
 }
 
@@ -97,6 +98,25 @@ func newEndUserUsage() *cobra.Command {
 				return err
 			}
 			return c.printObject(cmd, path+"/usage"+query)
+		})
+	}
+	return cmd
+}
+
+func newEndUserExport() *cobra.Command {
+	cmd := &cobra.Command{Use: "export USER DIRECTORY", Short: "Export all that belongs to an end user to a directory",
+		Long: `Export all that belongs to an end user to a new directory, as files of JSON, with the contents of files and
+containers. See ` + berth.DocsURL + `export.md`,
+		Args: cobra.ExactArgs(2)}
+	connect := clientFlags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		c := connect()
+		path, err := endUserPath(cmd.Context(), c, args[0])
+		if err != nil {
+			return err
+		}
+		return export(cmd, c, args[1], path[strings.LastIndexByte(path, '/')+1:], func(e *exporter) error {
+			return e.user(cmd.Context(), path)
 		})
 	}
 	return cmd

@@ -28,7 +28,8 @@ can be archived.
 A running server applies changes within a second.`,
 	}
 	open := stateFlag(cmd)
-	cmd.AddCommand(newProjectCreate(open), newProjectLs(open), newProjectLimit(open), newProjectArchive(open))
+	cmd.AddCommand(newProjectCreate(open), newProjectLs(open), newProjectLimit(open), newProjectExport(),
+		newProjectArchive(open))
 	return cmd
 }
 
@@ -96,6 +97,31 @@ func newProjectLs(open opener) *cobra.Command {
 						p.Status, p.Keys, created, stored, l.cut(inWords(p.Limits), 20))
 				})
 		})
+	}
+	return cmd
+}
+
+func newProjectExport() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "export DIRECTORY",
+		Short: "Export all that a server has of a key's project to a directory",
+		Long: `Export all objects of the project of BERTH_API_KEY to a new directory, as files of JSON, with the
+contents of files and containers. It asks a server, and reads no state directory. See ` + berth.DocsURL + `export.md`,
+		Args: cobra.ExactArgs(1),
+	}
+	connect := clientFlags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if cmd.Flags().Changed("state") {
+			return badUsage("an export asks a server; select it with --url instead of --state")
+		}
+		c := connect()
+		var self struct {
+			Project string `json:"project_id"`
+		}
+		if err := c.call(cmd.Context(), "GET", "/v1/whoami", nil, &self); err != nil {
+			return err
+		}
+		return export(cmd, c, args[0], self.Project, func(e *exporter) error { return e.project(cmd.Context()) })
 	}
 	return cmd
 }
