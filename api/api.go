@@ -18,6 +18,7 @@ import (
 	"github.com/berth-run/berth/api/chat"
 	"github.com/berth-run/berth/api/e2b"
 	"github.com/berth-run/berth/api/exchange"
+	"github.com/berth-run/berth/api/librechat"
 	"github.com/berth-run/berth/api/mcp"
 	"github.com/berth-run/berth/api/messages"
 	"github.com/berth-run/berth/api/openterminal"
@@ -400,6 +401,7 @@ type handlers struct {
 	assistants *assistants.Door
 	ports      *preview.Door
 	mcp        *mcp.Door          // nil: not served
+	librechat  *librechat.Door    // nil: not served
 	terminals  *openterminal.Door // nil: not served
 	swerex     *swerex.Door       // nil: not served
 }
@@ -447,6 +449,9 @@ func (h *handlers) table(opts Options, ex *exchange.Server, itself http.Handler)
 	}
 	if h.terminals != nil {
 		all = append(all, h.terminals.Routes()...)
+	}
+	if h.librechat != nil {
+		all = append(all, h.librechat.Routes()...)
 	}
 	if h.swerex != nil {
 		all = append(all, h.swerex.Routes()...)
@@ -506,5 +511,6 @@ func newHandlers(o Options, ex *exchange.Server) *handlers {
 		mcp:        newMCP(o, ports),
 		terminals:  newOpenTerminal(o, ex),
 		swerex:     newSWEReX(o),
+		librechat:  newLibreChat(o),
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/e2b"
 	"github.com/berth-run/berth/api/exchange"
+	"github.com/berth-run/berth/api/librechat"
 	"github.com/berth-run/berth/api/messages"
 	"github.com/berth-run/berth/api/openterminal"
 	"github.com/berth-run/berth/api/scim"
@@ -22,7 +23,7 @@ func Routes() []string {
 // Table returns all entries of the table, except the console.
 func Table() []exchange.Route {
 	h := &handlers{messages: new(messages.Door), terminals: new(openterminal.Door),
-		swerex: new(swerex.Door)}
+		swerex: new(swerex.Door), librechat: new(librechat.Door)}
 	return h.table(Options{Sandboxes: new(e2b.Door), SCIM: new(scim.Door)}, nil, nil)
 }
 

@@ -304,6 +304,15 @@ var permissions = map[string]berth.Permission{
 	"GET /mcp":    toAttach,
 	"DELETE /mcp": toAttach,
 
+	// LibreChat's code API.
+	"POST /librechat/v1/exec":                               toAttach,
+	"POST /librechat/v1/exec/programmatic":                  toAttach,
+	"POST /librechat/v1/upload":                             toAttach,
+	"GET /librechat/v1/files/{session}":                     toAttach,
+	"GET /librechat/v1/sessions/{session}/objects/{object}": toAttach,
+	"GET /librechat/v1/download/{session}/{object}":         toAttach,
+	"DELETE /librechat/v1/files/{session}/{object}":         toAttach,
+
 	// SWE-ReX.
 	"GET /swerex/{container}/is_alive":        toAttach,
 	"POST /swerex/{container}/create_session": toAttach,
