@@ -31,9 +31,11 @@ type language struct{ file, needs, run string }
 
 // languages are those that clients name. needs is the program without which there is no run.
 var languages = map[string]language{
-	"py":   {"main.py", "python3", `exec python3 "$d/main.py" "$@"`},
-	"js":   {"main.mjs", "node", `exec node "$d/main.mjs" "$@"`},
-	"ts":   {"main.mts", "node", `exec node --no-warnings --experimental-strip-types "$d/main.mts" "$@"`},
+	"py": {"main.py", "python3", `exec python3 "$d/main.py" "$@"`},
+	"js": {"main.mjs", "node", `exec node "$d/main.mjs" "$@"`},
+	"ts": {"main.mts", "node", `node --experimental-strip-types -e 0 2>/dev/null ||
+	{ echo 'ts needs Node.js 22.6 or newer in the template of the container.' >&2; exit 127; }
+exec node --no-warnings --experimental-strip-types "$d/main.mts" "$@"`},
 	"bash": {"main.sh", "bash", `exec bash "$d/main.sh" "$@"`},
 	"c":    {"main.c", "gcc", `gcc -o "$d/main" "$d/main.c" -lm && exec "$d/main" "$@"`},
 	"cpp":  {"main.cpp", "g++", `g++ -o "$d/main" "$d/main.cpp" && exec "$d/main" "$@"`},
