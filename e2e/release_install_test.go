@@ -58,6 +58,11 @@ func publishRelease(t *testing.T) *published {
 		p.dist = copied
 		p.run("sh", "-c", `RELEASE_GPG=berth@berth.run ../scripts/repositories "$0"`, p.dist)
 	}
+	if unlisted := p.run("sh", "-c", `cd "$0" && for f in *; do
+		case "$f" in SHA256SUMS* | cosign.pub) continue ;; esac
+		[ ! -f "$f" ] || grep -qF "  $f" SHA256SUMS || echo "$f"; done`, p.dist); unlisted != "" {
+		t.Errorf("the signed checksums do not have %s", unlisted)
+	}
 	if closed := p.run("find", p.dist, "-type", "f", "!", "-perm", "-444"); closed != "" {
 		t.Errorf("a web server of another user cannot read %s", closed)
 	}
