@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -150,9 +151,9 @@ func archiveOf(c *config.Config) (file string, size int64) {
 }
 
 // carryOut makes the template.
-func (p Plan) carryOut(ctx context.Context, images *image.Store) (image.Template, error) {
+func (p Plan) carryOut(ctx context.Context, images *image.Store, log *slog.Logger) (image.Template, error) {
 	if p.Archive == "" {
-		return images.Build(ctx, image.Base(), nil)
+		return images.Build(ctx, image.Base(), logProgress(log))
 	}
 	f, err := os.Open(p.Archive)
 	if err != nil {
@@ -162,6 +163,25 @@ func (p Plan) carryOut(ctx context.Context, images *image.Store) (image.Template
 	return images.Load(ctx, f, image.LoadOptions{Name: p.Name})
 }
 
+// logEvery is the time of a build between two entries of the log.
+const logEvery = 10 * time.Second
+
+// logProgress returns a function that logs how far a build is. A build calls it at every change of phase.
+func logProgress(log *slog.Logger) func(image.Progress) {
+	var last time.Duration // of the build
+	return func(p image.Progress) {
+		if p.Elapsed-last < logEvery {
+			return
+		}
+		last = p.Elapsed
+		args := []any{"phase", p.Phase, "elapsed", p.Elapsed.Round(time.Second)}
+		if p.Total > 0 {
+			args = append(args, "packages", fmt.Sprintf("%d of %d", p.Done, p.Total))
+		}
+		log.Info("building the base template", args...)
+	}
+}
+
 // Start carries out a Plan until ctx ends, and logs the result. next is the command that builds the template
 // by hand.
 func (b *Build) Start(ctx context.Context, p Plan, images *image.Store, state, next string, log *slog.Logger) {
@@ -169,7 +189,7 @@ func (b *Build) Start(ctx context.Context, p Plan, images *image.Store, state, n
 	loaded := p.Archive != ""
 	b.Set(state, &BuildStatus{Since: began.Unix(), Loaded: loaded})
 	b.Wait.Go(func() {
-		made, err := p.carryOut(ctx, images)
+		made, err := p.carryOut(ctx, images, log)
 		took := time.Since(began).Round(time.Second)
 		switch {
 		case err == nil && loaded:
