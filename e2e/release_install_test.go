@@ -151,6 +151,14 @@ func TestReleaseInstall(t *testing.T) {
 		t.Fatalf("install.sh: got %s, %v", out, err)
 	}
 	installed := filepath.Join(prefix, "bin", "berth")
+	later := filepath.Join(t.TempDir(), "later")
+	p.run("sh", "-c", `install -D -m 755 /dev/stdin "$0/bin/berth" <<'end'
+#!/bin/sh
+echo "berth    99.10.0"
+end`, later)
+	if out, err := install(nil, "--prefix", later); err == nil || !strings.Contains(out, "and 99.10.0 is installed here") {
+		t.Errorf("an older release as the latest one: got %s, %v", out, err)
+	}
 	t.Setenv("BERTH_BIN", installed)
 	s := &server{t: t, state: t.TempDir(), log: &logBuffer{}}
 	out, err := s.command("image", "fetch", "--from", p.url, "--signers", filepath.Join(p.dist,

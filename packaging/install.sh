@@ -102,6 +102,12 @@ case "$file" in "" | */* | *"
 found=${file#berth_}
 found=${found%"_linux_$arch.tar.gz"}
 [ "$version" = latest ] || [ "$version" = "$found" ] || fail "the server has version $found in place of $version"
+# Who serves an old release as the latest one brings its faults back. Its signature is as good as ever.
+present=$("$prefix/bin/berth" version 2>/dev/null | sed -n '1s/^\(berth *\)*\([0-9][0-9A-Za-z.+-]*\).*/\2/p') || true
+if [ "$version" = latest ] && [ -n "$present" ] && [ "$present" != "$found" ] &&
+	[ "$(printf '%s\n' "$present" "$found" | sort -V | tail -1)" = "$present" ]; then
+	fail "the server's latest version is $found, and $present is installed here; --version $found installs the older one"
+fi
 echo "install: Berth $found for $arch, signed by $signed"
 get "$file"
 (cd "$work" && grep "  $file\$" SHA256SUMS | sha256sum -c --status) || fail "$file does not have the checksum of the release"
