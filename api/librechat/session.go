@@ -147,7 +147,7 @@ func (d *Door) known(serve func(*visit) error) exchange.Handler {
 
 // create returns the container of a session, which it makes if there is none.
 func (d *Door) create(r *http.Request, c berth.Caller, s sessionID) (berth.ContainerID, error) {
-	return d.Sessions.Find(r.Context(), c, session.Spec{Name: s.name()})
+	return d.Sessions.Find(r.Context(), c, session.Spec{Name: s.name(), Ends: true})
 }
 
 // guestError returns the client's error for a failed call of the guest.

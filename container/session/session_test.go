@@ -242,3 +242,16 @@ func TestReplaced(t *testing.T) {
 		t.Errorf("left are %v", left)
 	}
 }
+
+// A container of a spec that ends leaves no snapshot.
+func TestEnds(t *testing.T) {
+	s, b, _ := newTest(t, nil)
+	for _, ends := range []bool{false, true} {
+		if _, err := s.Find(t.Context(), me, Spec{Name: "a" + strconv.FormatBool(ends), Ends: ends}); err != nil {
+			t.Fatal(err)
+		}
+		if got := b.reqs[len(b.reqs)-1].Source.OnExpiry == berth.OnExpirySnapshot; got == ends {
+			t.Errorf("ends %t: a snapshot is %t", ends, got)
+		}
+	}
+}

@@ -19,6 +19,7 @@ type Spec struct {
 	Network     *berth.NetworkPolicy // default: no network
 	MemoryLimit string               // default 1g
 	IdleMinutes int                  // after which it expires; default: the server's
+	Ends        bool                 // a named container leaves no snapshot
 }
 
 // Find returns the container of a spec. A name is that of the newest running container of the project with it. If there
@@ -38,7 +39,7 @@ func (s *Service) Find(ctx context.Context, caller berth.Caller, spec Spec) (ber
 		return s.create(ctx, caller, req)
 	}
 	req.UniqueName = true
-	if s.Snapshots {
+	if s.Snapshots && !spec.Ends {
 		req.Source.OnExpiry = berth.OnExpirySnapshot
 	}
 	id, left, err := s.byName(ctx, caller.Project, spec.Name)
