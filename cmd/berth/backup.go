@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -50,6 +51,7 @@ A mounted volume is frozen while it is copied.`,
 		},
 	}
 	cmd.Flags().StringVar(&dir, "state", config.DefaultState(), "directory for all state")
+	cmd.AddCommand(newBackupNow(), newBackupList(), newBackupVerify())
 	return cmd
 }
 
@@ -65,20 +67,34 @@ func backupProgress(w io.Writer) func(string) {
 }
 
 func newRestore() *cobra.Command {
+	var from fromFlags
 	cmd := &cobra.Command{
-		Use:   "restore BACKUP",
+		Use:   "restore [BACKUP]",
 		Short: "Restore a backup to an empty state directory, database and bucket",
 		Long: `Restore a backup to the state directory, and, if the configuration names them (store,
 blobs), to a PostgreSQL database and a bucket, whatever the original server used. All of
 them must be empty; nothing is ever replaced. Each file is verified by its checksum.
 
+With --from, restore from a repository of berth backup now, with the templates. That needs
+its key, the file backup.key of the original state directory.
+
 If it is interrupted, run it again. No server starts in the directory before it is complete.`,
-		Example: "  berth restore /backup/2026-11-22 --config berth.yaml",
-		Args:    cobra.ExactArgs(1),
+		Example: "  berth restore /backup/2026-11-22 --config berth.yaml\n" +
+			"  berth restore --from s3://backups --key backup.key --at 2026-11-29T12:30:00Z",
+		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := loadConfig(cmd)
 			if err != nil {
 				return err
+			}
+			if (len(args) == 1) == (from.url != "") {
+				return usageError{errors.New("name either the directory of a backup or --from")}
+			}
+			if from.url != "" {
+				if !cmd.Flags().Changed("key") {
+					return usageError{errors.New("--from needs --key, the file backup.key of the original state directory")}
+				}
+				return from.restore(cmd, c)
 			}
 			m, err := state.Restore(cmd.Context(), args[0], c.State, c.Store.URL, c.Blobs)
 			if err != nil {
@@ -90,6 +106,7 @@ If it is interrupted, run it again. No server starts in the directory before it 
 		},
 	}
 	configFlag(cmd)
+	from.register(cmd, "")
 	for _, s := range config.Settings {
 		if s.Flag == "state" || s.Flag == "store" {
 			cmd.Flags().String(s.Flag, s.Default(), s.Usage)

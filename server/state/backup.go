@@ -63,7 +63,7 @@ func Backup(ctx context.Context, state, to, version string, progress func(what s
 	if progress == nil {
 		progress = func(string) {}
 	}
-	b := &backup{progress: progress, state: state, to: work, db: db,
+	b := &copying{progress: progress, state: state, to: work, db: db,
 		m: Manifest{Format: manifestFormat, Berth: version, CreatedAt: time.Now().UTC().Truncate(time.Second)}}
 	if err := errors.Join(b.copyAll(ctx), db.Close()); err != nil {
 		return nil, err
@@ -114,15 +114,15 @@ func isBelow(path, dir string) (bool, error) {
 	return err == nil && filepath.IsLocal(rel), err
 }
 
-// A backup is one that is being made.
-type backup struct {
+// A copying is a backup to a directory that is being made.
+type copying struct {
 	state, to string
 	db        Database
 	m         Manifest
 	progress  func(what string)
 }
 
-func (b *backup) copyAll(ctx context.Context) error {
+func (b *copying) copyAll(ctx context.Context) error {
 	for _, step := range []struct {
 		what string
 		do   func(context.Context) error
@@ -148,7 +148,7 @@ func (b *backup) copyAll(ctx context.Context) error {
 	return nil
 }
 
-func (b *backup) copyDatabase(ctx context.Context) error {
+func (b *copying) copyDatabase(ctx context.Context) error {
 	file := filepath.Join(b.to, "berth.db")
 	db, ok := b.db.(*postgres.DB)
 	if !ok {
@@ -164,7 +164,7 @@ func (b *backup) copyDatabase(ctx context.Context) error {
 
 // copyContents copies the contents of blobs. Blobs deleted during the copy are skipped: their keys
 // are not in the backup, so that it shows them as deleted.
-func (b *backup) copyContents(ctx context.Context) error {
+func (b *copying) copyContents(ctx context.Context) error {
 	p, err := ReadPlace(ctx, b.db)
 	if err != nil {
 		return err
@@ -187,7 +187,7 @@ func (b *backup) copyContents(ctx context.Context) error {
 	return nil
 }
 
-func (b *backup) copyKeys(ctx context.Context) error {
+func (b *copying) copyKeys(ctx context.Context) error {
 	keys := filepath.Base(sqlite.KeysPath("berth.db"))
 	names := []string{"node_id", "seal.key", keys}
 	db, ok := b.db.(*postgres.DB)

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 )
 
@@ -46,4 +47,58 @@ func backup(ctx context.Context, path, to string) error {
 		return fmt.Errorf("the copy is damaged: %s", verdict)
 	}
 	return syncFile(to)
+}
+
+// ReadPages calls read with the content of a database file as of one moment, page by page in their places, so that a
+// part that did not change is equal in two copies. A server may use the database meanwhile.
+func ReadPages(ctx context.Context, path string, read func(io.Reader) error) error {
+	if err := readPages(ctx, path, read); err != nil {
+		return fmt.Errorf("sqlite: read the pages of %s: %w", path, explain(err))
+	}
+	return nil
+}
+
+func readPages(ctx context.Context, path string, read func(io.Reader) error) error {
+	if _, err := os.Stat(path); err != nil {
+		return err
+	}
+	dsn, err := dataSource(path, "")
+	if err != nil {
+		return err
+	}
+	db, err := sql.Open("sqlite", dsn)
+	if err != nil {
+		return fmt.Errorf("open: %w", err)
+	}
+	rows, err := db.QueryContext(ctx, "SELECT data FROM sqlite_dbpage ORDER BY pgno") // one statement, one snapshot
+	if err != nil {
+		return errors.Join(err, db.Close())
+	}
+	err = read(&pages{rows: rows})
+	return errors.Join(err, rows.Close(), db.Close())
+}
+
+// pages is an io.Reader of the pages in rows.
+type pages struct {
+	rows *sql.Rows
+	page []byte // what is left of it
+	row  sql.RawBytes
+}
+
+func (p *pages) Read(to []byte) (int, error) {
+	if len(p.page) == 0 {
+		if !p.rows.Next() {
+			if err := p.rows.Err(); err != nil {
+				return 0, fmt.Errorf("read page: %w", err)
+			}
+			return 0, io.EOF
+		}
+		if err := p.rows.Scan(&p.row); err != nil {
+			return 0, fmt.Errorf("read page: %w", err)
+		}
+		p.page = p.row
+	}
+	n := copy(to, p.page)
+	p.page = p.page[n:]
+	return n, nil
 }
