@@ -245,7 +245,7 @@ func TestLibreChatRequests(t *testing.T) {
 	}
 	var ids []string
 	for range 3 {
-		session, _ := u.upload(200, fmt.Sprint("x.txt"), "")
+		session, _ := u.upload(200, "x.txt", "")
 		if slices.Contains(ids, session) {
 			t.Errorf("a session twice")
 		}

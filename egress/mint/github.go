@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -62,8 +63,12 @@ func (a *App) claim(now time.Time) (string, error) {
 	if err != nil {
 		return "", errors.New("mint: the key cannot sign")
 	}
-	return jwt.Signed(s).Claims(jwt.Claims{Issuer: a.ID, IssuedAt: jwt.NewNumericDate(now.Add(-claimBefore)),
+	claim, err := jwt.Signed(s).Claims(jwt.Claims{Issuer: a.ID, IssuedAt: jwt.NewNumericDate(now.Add(-claimBefore)),
 		Expiry: jwt.NewNumericDate(now.Add(claimLife))}).Serialize()
+	if err != nil {
+		return "", fmt.Errorf("sign the claim of a GitHub App: %w", err)
+	}
+	return claim, nil
 }
 
 func (a *App) fetch(ctx context.Context, c *http.Client, now time.Time) (Token, error) {

@@ -119,7 +119,9 @@ func TestNoToken(t *testing.T) {
 			w.WriteHeader(400)
 			io.WriteString(w, `{"error":"client-secret"}`)
 		}, true, "answered 400"},
-		"redirect":    {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/", 307) }, true, "answered 307"},
+		"redirect": {func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "/", http.StatusTemporaryRedirect)
+		}, true, "answered 307"},
 		"away":        {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(503) }, false, "cannot be reached"},
 		"hung up":     {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, false, "cannot be reached"},
 		"no token":    {func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, `{}`) }, false, ""},
