@@ -353,3 +353,25 @@ func TestAt(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// A chunk that is stored again may be packed in another way, by a later version. Under the nonce of the first time, its
+// two forms would betray each other to the holder of the bucket.
+func TestChunkSealedAgain(t *testing.T) {
+	r, err := Open(t.Context(), place(t, t.TempDir(), nil), key, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, o := newPacker(r), newReader(r)
+	defer o.end()
+	data := bytes.Repeat([]byte("text"), 1000)
+	c := chunk{id: r.id(data), size: int64(len(data))}
+	first, again := r.sealChunk(nil, c.id, data, p.zstd), r.sealChunk(nil, c.id, data, p.zstd)
+	if bytes.Equal(first[:12], again[:12]) {
+		t.Error("the same chunk was sealed twice under one nonce")
+	}
+	for _, sealed := range [][]byte{first, again} {
+		if got, err := r.openChunk(c, sealed, o.zstd); err != nil || !bytes.Equal(got, data) {
+			t.Errorf("opened: %d bytes, %v", len(got), err)
+		}
+	}
+}

@@ -67,20 +67,18 @@ const (
 // id returns the id of plain data.
 func (r *Repository) id(data []byte) chunkID { return chunkID(r.ids.derive("", data)) }
 
-// sealChunk appends the sealed data to a buffer. Each chunk has a key of its own, so that the nonce may be constant.
+// sealChunk appends the sealed data to a buffer.
 func (r *Repository) sealChunk(to []byte, id chunkID, data []byte, packer *zstd.Encoder) []byte {
 	text := append(make([]byte, 0, len(data)+overhead), compressed)
 	if text = packer.EncodeAll(data, text); len(text) > len(data) {
 		text = append(append(text[:0], plain), data...)
 	}
-	gcm := newGCM(r.sealed.derive("", id[:]))
-	return gcm.Seal(to, make([]byte, gcm.NonceSize()), text, id[:])
+	return r.chunks.Seal(to, nil, text, id[:])
 }
 
 // openChunk returns the plain data of a sealed chunk.
 func (r *Repository) openChunk(c chunk, sealed []byte, unpacker *zstd.Decoder) ([]byte, error) {
-	gcm := newGCM(r.sealed.derive("", c.id[:]))
-	text, err := gcm.Open(nil, make([]byte, gcm.NonceSize()), sealed, c.id[:])
+	text, err := r.chunks.Open(nil, nil, sealed, c.id[:])
 	if err != nil || len(text) == 0 {
 		return nil, fmt.Errorf("%w: a chunk of the pack %s was changed", ErrDamaged, c.pack)
 	}

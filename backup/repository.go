@@ -15,7 +15,6 @@ package backup
 import (
 	"bytes"
 	"context"
-	"crypto/aes"
 	"crypto/cipher"
 	"crypto/hmac"
 	"crypto/rand"
@@ -30,6 +29,7 @@ import (
 	"time"
 
 	"github.com/berth-run/berth/blob"
+	"github.com/berth-run/berth/internal/seal"
 )
 
 // format is the format of repositories that this version writes, and the latest that it reads.
@@ -75,18 +75,6 @@ func (k Key) derive(purpose string, data []byte) []byte {
 	return mac.Sum(nil)
 }
 
-func newGCM(key []byte) cipher.AEAD {
-	block, err := aes.NewCipher(key)
-	if err != nil {
-		panic(err) // 32 bytes are a key
-	}
-	gcm, err := cipher.NewGCM(block)
-	if err != nil {
-		panic(err) // AES has GCM's block size
-	}
-	return gcm
-}
-
 // A Place is where the parts of a repository are.
 type Place struct {
 	Packs, Backups, State blob.Storage
@@ -97,9 +85,9 @@ type Place struct {
 type Repository struct {
 	at     Place
 	key    Key
-	ids    Key // of chunks
-	sealed Key // keys of chunks are derived from it
-	aead   cipher.AEAD
+	ids    Key         // of chunks
+	chunks cipher.AEAD // under a random nonce: the same chunk may be stored again, packed in another way
+	texts  cipher.AEAD // manifests and state
 
 	packs map[string][]string // used by the backups that were read, by name
 }
@@ -112,8 +100,9 @@ type header struct {
 // Open opens a repository. With create it makes one in an empty place. It returns ErrMissing if there is none, and
 // ErrKey if the key is that of another one.
 func Open(ctx context.Context, at Place, key Key, create bool) (*Repository, error) {
-	r := &Repository{at: at, key: key, ids: Key(key.derive("chunk ids", nil)), sealed: Key(key.derive("chunks", nil)),
-		aead: newGCM(key.derive("manifests", nil)), packs: map[string][]string{}}
+	r := &Repository{at: at, key: key, ids: Key(key.derive("chunk ids", nil)),
+		chunks: seal.New(Key(key.derive("chunks", nil))), texts: seal.New(Key(key.derive("manifests", nil))),
+		packs: map[string][]string{}}
 	var h header
 	err := r.readState(ctx, "repository", &h)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -174,17 +163,11 @@ func (r *Repository) writeState(ctx context.Context, name string, from any) erro
 
 // seal seals a text for the place that name is.
 func (r *Repository) seal(name string, text []byte) []byte {
-	nonce := make([]byte, r.aead.NonceSize())
-	rand.Read(nonce) // never fails
-	return r.aead.Seal(nonce, nonce, text, []byte(name))
+	return r.texts.Seal(nil, nil, text, []byte(name))
 }
 
 func (r *Repository) open(name string, sealed []byte) ([]byte, error) {
-	if len(sealed) < r.aead.NonceSize() {
-		return nil, ErrDamaged
-	}
-	n := r.aead.NonceSize()
-	text, err := r.aead.Open(nil, sealed[:n], sealed[n:], []byte(name))
+	text, err := r.texts.Open(nil, nil, sealed, []byte(name))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, ErrDamaged)
 	}

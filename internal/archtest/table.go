@@ -35,7 +35,7 @@ var Imports = map[string][]string{
 	"blob/blobtest":         {"blob"},
 	"blob/remote":           {"", "blob"},
 	"blob/transfer":         {"blob"},
-	"backup":                {"blob"},
+	"backup":                {"blob", "internal/seal"},
 	"batch":                 {"", "files", "internal/backoff", "internal/ration", "internal/rule", "store"},
 	"files":                 {"", "audit", "blob", "store"},
 	"skills":                {"", "audit", "blob", "store"},
