@@ -299,30 +299,19 @@ func (e *exporter) part(ctx context.Context, path, file string) error {
 	return e.save(file, from)
 }
 
-// each calls f with each object of a list, whose next page is that after the parameter cursor.
+// each calls f with each object of a list.
 func (e *exporter) each(ctx context.Context, path, cursor string, f func(json.RawMessage) error) error {
-	for after := ""; ; {
-		var page struct {
-			Data    []json.RawMessage `json:"data"`
-			LastID  string            `json:"last_id"`
-			HasMore bool              `json:"has_more"`
-		}
-		query := url.Values{"limit": {"100"}}
-		if after != "" {
-			query.Set(cursor, after)
-		}
-		if err := e.client.call(ctx, "GET", path+"?"+query.Encode(), nil, &page); err != nil {
+	for page, err := range pages[json.RawMessage](ctx, e.client, path, cursor) {
+		if err != nil {
 			return err
 		}
-		for _, o := range page.Data {
+		for _, o := range page {
 			if err := f(o); err != nil {
 				return err
 			}
 		}
-		if after = page.LastID; !page.HasMore || after == "" {
-			return nil
-		}
 	}
+	return nil
 }
 
 // read returns an answer of JSON.

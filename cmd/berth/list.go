@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"iter"
 	"net/url"
 	"os"
 	"reflect"
@@ -24,25 +25,12 @@ func list[T any](ctx context.Context, c *client, path string) ([]T, error) {
 // listFor returns the objects of a list endpoint that a listing shows. It requests no more pages
 // than the listing's limit needs.
 func listFor[T any](ctx context.Context, c *client, path string, l *listing) ([]T, error) {
-	sep := "?"
-	if strings.Contains(path, "?") {
-		sep = "&"
-	}
 	var all []T
-	for after := ""; ; {
-		var page struct {
-			Data    []T    `json:"data"`
-			LastID  string `json:"last_id"`
-			HasMore bool   `json:"has_more"`
-		}
-		query := url.Values{"limit": {"100"}}
-		if after != "" {
-			query.Set("after", after)
-		}
-		if err := c.call(ctx, "GET", path+sep+query.Encode(), nil, &page); err != nil {
+	for page, err := range pages[T](ctx, c, path, "after") {
+		if err != nil {
 			return nil, err
 		}
-		for _, o := range page.Data {
+		for _, o := range page {
 			shown, err := l.where.keep(o)
 			if err != nil {
 				return nil, err
@@ -51,8 +39,37 @@ func listFor[T any](ctx context.Context, c *client, path string, l *listing) ([]
 				all = append(all, o)
 			}
 		}
-		if after = page.LastID; !page.HasMore || after == "" || l.limit > 0 && len(all) >= l.limit {
-			return all, nil
+		if l.limit > 0 && len(all) >= l.limit {
+			break
+		}
+	}
+	return all, nil
+}
+
+// pages yields the pages of a list endpoint, whose next page is the one after the parameter cursor.
+func pages[T any](ctx context.Context, c *client, path, cursor string) iter.Seq2[[]T, error] {
+	sep := "?"
+	if strings.Contains(path, "?") {
+		sep = "&"
+	}
+	return func(yield func([]T, error) bool) {
+		for after := ""; ; {
+			var page struct {
+				Data    []T    `json:"data"`
+				LastID  string `json:"last_id"`
+				HasMore bool   `json:"has_more"`
+			}
+			query := url.Values{"limit": {"100"}}
+			if after != "" {
+				query.Set(cursor, after)
+			}
+			err := c.call(ctx, "GET", path+sep+query.Encode(), nil, &page)
+			if !yield(page.Data, err) || err != nil {
+				return
+			}
+			if after = page.LastID; !page.HasMore || after == "" {
+				return
+			}
 		}
 	}
 }
