@@ -81,7 +81,7 @@ type exportSummary struct {
 	StartedAt  int64            `json:"started_at"`         // Unix seconds
 	FinishedAt int64            `json:"finished_at"`        // Unix seconds
 	Objects    map[string]int64 `json:"objects"`            // by directory
-	Failures   []exportFailure  `json:"failures,omitempty"` // what is missing
+	Failures   []exportFailure  `json:"failures,omitempty"` // the missing files
 }
 
 // An exportFailure says which file an export lacks.
@@ -218,7 +218,7 @@ func (e *exporter) finish() error {
 // exportable matches ids that are names of files. Clients choose the ids of traces.
 var exportable = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,199}$`)
 
-// object exports an object with its parts. One that has been deleted meanwhile is skipped; what cannot be read for
+// object exports an object with its parts. One that has been deleted is skipped; what cannot be read for
 // another reason is a failure in the summary.
 func (e *exporter) object(ctx context.Context, kind exportKind, id string) error {
 	if !exportable.MatchString(id) {

@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// exportFrom exports the project of a server and returns the directory, what is missing, and the error.
+// exportFrom exports the project of a server and returns the directory, the missing files, and the error.
 func exportFrom(t *testing.T, routes map[string]http.HandlerFunc) (string, []exportFailure, error) {
 	t.Helper()
 	mux := http.NewServeMux()
@@ -52,7 +52,7 @@ func refuse(status int) http.HandlerFunc {
 	}
 }
 
-// What cannot be read is named, and the rest is exported. An object that is deleted meanwhile is not missing.
+// What cannot be read is named, and the rest is exported. An object that was deleted is not missing.
 func TestExportNamesWhatIsMissing(t *testing.T) {
 	cut := func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Length", "10")

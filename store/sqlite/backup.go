@@ -50,7 +50,7 @@ func backup(ctx context.Context, path, to string) error {
 }
 
 // ReadPages calls read with the content of a database file as of one moment, page by page in their places, so that a
-// part that did not change is equal in two copies. A server may use the database meanwhile.
+// part that did not change is equal in two copies. A server may use the database at the same time.
 func ReadPages(ctx context.Context, path string, read func(io.Reader) error) error {
 	if err := readPages(ctx, path, read); err != nil {
 		return fmt.Errorf("sqlite: read the pages of %s: %w", path, explain(err))
